@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A test's turn at the kernel's list, also where two runs of the tests share a machine.
 #[derive(Debug)]
-pub struct Turn(#[expect(dead_code, reason = "held for its lock")] File);
+pub struct ControlListLock(#[expect(dead_code, reason = "held for its lock")] File);
 
 /// Until it is dropped nobody else has a turn, and until the test is over no other test of this
 /// program runs: every command removes what killed processes left, also what a test left to see it
@@ -16,17 +16,17 @@ pub struct Turn(#[expect(dead_code, reason = "held for its lock")] File);
 ///
 /// # Panics
 /// When the lock cannot be had.
-pub fn alone() -> Turn {
+pub fn alone() -> ControlListLock {
     crate::alone();
     let path = std::env::temp_dir().join("farline-test-controls");
     // Another user's, in a folder that all share, can be read and locked, but not created.
     let file = File::open(&path).or_else(|_| File::create(&path)).expect("a lock for all runs");
     file.lock().expect("nobody keeps it for good");
-    Turn(file)
+    ControlListLock(file)
 }
 
 /// A turn where this kernel loads BPF for this user; else `None`, and why, loudly.
-pub fn turn() -> Option<Turn> {
+pub fn turn() -> Option<ControlListLock> {
     // First: to find out is to load one, next to which another test's list would change, and what
     // it has killed would be cleared away.
     let turn = alone();

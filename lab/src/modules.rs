@@ -142,8 +142,8 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     Ok(pair)
 }
 
-fn held(wish: &CcRequest) -> Result<CcGuard> {
-    obtain(wish).map_err(|error| anyhow!("{error}"))
+fn held(request: &CcRequest) -> Result<CcGuard> {
+    obtain(request).map_err(|error| anyhow!("{error}"))
 }
 
 fn recovery(path: &Netem, window: u32, control: ControlName) -> Result<f64> {

@@ -17,7 +17,7 @@ const NAME: &str = "farline-slow-disk-";
 
 /// Which way data goes.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum IoDirection {
     Read,
     Write,
 }
@@ -41,7 +41,7 @@ impl SlowDisk {
     pub fn up(mib: u64) -> Option<SlowDisk> {
         let why_not = if !rustix::process::geteuid().is_root() {
             "only root may mount a file system"
-        } else if !limit_file(Way::Write).exists() {
+        } else if !limit_file(IoDirection::Write).exists() {
             "the kernel takes no rates of block devices for all (cgroup v1, blkio.throttle)"
         } else if !Path::new("/dev/loop-control").exists() || !Path::new("/dev/shm").is_dir() {
             "there is no block device that is a file in memory (/dev/loop-control, /dev/shm)"
@@ -67,8 +67,8 @@ impl SlowDisk {
         fs::create_dir_all(&folder).expect("a folder");
         let disk = SlowDisk { folder, device, number, _image: image };
         // What had this number before may have been killed.
-        disk.hold(Way::Read, 0);
-        disk.hold(Way::Write, 0);
+        disk.hold(IoDirection::Read, 0);
+        disk.hold(IoDirection::Write, 0);
         run(Command::new("mount").arg(&disk.device).arg(&disk.folder));
         Some(disk)
     }
@@ -80,7 +80,7 @@ impl SlowDisk {
 
     /// Holds what is read to so many bytes a second.
     pub fn read_at(&self, bytes: u64) {
-        self.hold(Way::Read, bytes);
+        self.hold(IoDirection::Read, bytes);
     }
 
     /// Takes a file that is on this disk out of memory. To unmount it would not: each mount
@@ -96,11 +96,11 @@ impl SlowDisk {
 
     /// Holds what is written to so many bytes a second.
     pub fn write_at(&self, bytes: u64) {
-        self.hold(Way::Write, bytes);
+        self.hold(IoDirection::Write, bytes);
     }
 
     /// No rate is 0.
-    fn hold(&self, way: Way, bytes: u64) {
+    fn hold(&self, way: IoDirection, bytes: u64) {
         let limit = format!("{} {bytes}", self.number);
         fs::write(limit_file(way), limit).expect("a limit");
     }
@@ -108,7 +108,7 @@ impl SlowDisk {
 
 impl Drop for SlowDisk {
     fn drop(&mut self) {
-        for way in [Way::Read, Way::Write] {
+        for way in [IoDirection::Read, IoDirection::Write] {
             let _ = fs::write(limit_file(way), format!("{} 0", self.number));
         }
         // Who still has a file open there keeps it until then.
@@ -118,10 +118,10 @@ impl Drop for SlowDisk {
     }
 }
 
-fn limit_file(way: Way) -> PathBuf {
+fn limit_file(way: IoDirection) -> PathBuf {
     let name = match way {
-        Way::Read => "blkio.throttle.read_bps_device",
-        Way::Write => "blkio.throttle.write_bps_device",
+        IoDirection::Read => "blkio.throttle.read_bps_device",
+        IoDirection::Write => "blkio.throttle.write_bps_device",
     };
     Path::new(LIMITS).join(name)
 }

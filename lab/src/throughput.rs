@@ -32,7 +32,7 @@ pub struct Throughput {
     pub inexact: Vec<String>,
 }
 
-/// Runs groups of flows, each a control with a number of streams, at the same time for a `spell`
+/// Runs groups of flows, each a control with a number of streams, at the same time for a `window`
 /// over a link called `name` like `path` at `rate`; each begins with a slow start, which counts
 /// where nothing is skipped.
 ///
@@ -43,7 +43,7 @@ pub fn over_link(
     path: &str,
     rate: Rate,
     groups: &[(Subject, u32)],
-    spell: Window,
+    window: Window,
 ) -> Result<Throughput> {
     let rate = format!("{}bit/s", rate.as_bps());
     let link = Up::new(
@@ -51,7 +51,7 @@ pub fn over_link(
         path,
         &["--rate", &rate, "--mtu", "1500", "--queue", QUEUE].map(str::to_owned),
     );
-    let received = over(&link, groups, spell)?;
+    let received = over(&link, groups, window)?;
     Ok(Throughput { received, inexact: inexact(&link.stats()?) })
 }
 
@@ -59,7 +59,7 @@ pub fn over_link(
 ///
 /// # Errors
 /// When a flow failed.
-pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], spell: Window) -> Result<Vec<Rate>> {
+pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], window: Window) -> Result<Vec<Rate>> {
     let (_, peer) = ends.route();
     let mut held = Vec::new();
     let mut clients = Vec::new();
@@ -80,7 +80,7 @@ pub fn over(ends: &dyn Ends, groups: &[(Subject, u32)], spell: Window) -> Result
         })?;
         clients.push((port, name, streams.to_string()));
     }
-    let (skipped, time) = (spell.skipped.to_string(), spell.counted.to_string());
+    let (skipped, time) = (window.skipped.to_string(), window.counted.to_string());
     let measure = |(port, name, streams): &(String, String, String)| -> Result<Rate> {
         let arguments = [
             "iperf3", "-J", "-c", peer, "-p", port, "-C", name, "-P", streams, "-O", &skipped,
@@ -109,7 +109,7 @@ pub fn simulated(
     path: &str,
     rate: Rate,
     flows: &[(Algorithm, Constants, Span)],
-    spell: Window,
+    window: Window,
 ) -> Result<Vec<Rate>> {
     let settings = Path::named(path)
         .and_then(|path| path.settings(Some(rate), None))
@@ -133,9 +133,9 @@ pub fn simulated(
             .map(|flow| simulation.trace(flow).last().map_or(0, |point| point.delivered))
             .collect()
     };
-    let (before, all) = (until(spell.skipped), until(spell.skipped + spell.counted));
+    let (before, all) = (until(window.skipped), until(window.skipped + window.counted));
     let rate = |(before, all): (&u64, &u64)| {
-        Rate::from_bps((all - before) * 1448 * 8 / u64::from(spell.counted))
+        Rate::from_bps((all - before) * 1448 * 8 / u64::from(window.counted))
     };
     Ok(before.iter().zip(&all).map(rate).collect())
 }
@@ -150,12 +150,12 @@ pub fn simulated_shares(
     path: &str,
     rate: Rate,
     ours: (Algorithm, Constants),
-    spell: Window,
+    window: Window,
 ) -> Result<[f64; 3]> {
     let apart = Span::from_millis(100);
     let share = |(late, early)| {
         let flows = [(ours.0, ours.1, late), (Algorithm::Cubic, Constants::Linux, early)];
-        simulated(path, rate, &flows, spell).map(|rates| share_of(&rates))
+        simulated(path, rate, &flows, window).map(|rates| share_of(&rates))
     };
     Ok([share((apart, Span::ZERO))?, share((Span::ZERO, Span::ZERO))?, share((Span::ZERO, apart))?])
 }

@@ -62,7 +62,7 @@ pub struct ReportTime {
 }
 
 #[derive(Clone, Debug)]
-struct Heard {
+struct ReceivedReport {
     report: AgentReport,
     at: ReportTime,
     /// Since when, by the steady clock, what it says is not what is booked.
@@ -72,7 +72,7 @@ struct Heard {
 /// What agents said last.
 #[derive(Clone, Debug, Default)]
 pub struct CircuitReports {
-    heard: BTreeMap<ReservationId, BTreeMap<(CircuitNumber, CircuitReporter), Heard>>,
+    received: BTreeMap<ReservationId, BTreeMap<(CircuitNumber, CircuitReporter), ReceivedReport>>,
 }
 
 impl CircuitReports {
@@ -85,31 +85,31 @@ impl CircuitReports {
         reporter: CircuitReporter,
         report: AgentReport,
     ) {
-        self.heard.retain(|_, known| {
+        self.received.retain(|_, known| {
             known.retain(|_, heard| now.steady.since(heard.at.steady) < KEPT);
             !known.is_empty()
         });
-        let known = self.heard.entry(booked.id).or_default();
+        let known = self.received.entry(booked.id).or_default();
         let key = (number, reporter);
         let since = known.get(&key).and_then(|heard| heard.odd).unwrap_or(now.steady);
         let differs = contradiction(booked, number, now.calendar, report.up, report.rate);
         let odd = differs.map(|_| since);
-        known.insert(key, Heard { report, at: now, odd });
+        known.insert(key, ReceivedReport { report, at: now, odd });
     }
 
     /// Forgets what was said of a reservation.
     pub fn forget(&mut self, id: ReservationId) {
-        self.heard.remove(&id);
+        self.received.remove(&id);
     }
 
     /// The reservations of which something was said.
     pub fn reservations(&self) -> impl Iterator<Item = ReservationId> {
-        self.heard.keys().copied()
+        self.received.keys().copied()
     }
 
     /// What is said of the circuits of `booked`, by number, site and agent, and what nobody says.
     pub fn judged(&self, now: ReportTime, booked: &Reservation) -> Vec<JudgedReport> {
-        let known = self.heard.get(&booked.id);
+        let known = self.received.get(&booked.id);
         let mut all: Vec<JudgedReport> = known
             .into_iter()
             .flatten()
@@ -137,7 +137,7 @@ impl CircuitReports {
     }
 }
 
-impl Heard {
+impl ReceivedReport {
     fn is_silent(&self, now: ReportTime) -> bool {
         now.steady.since(self.at.steady) >= SILENT
     }

@@ -35,7 +35,7 @@ pub(super) const fn constants(set: Constants) -> BicConstants {
     }
 }
 
-/// The law of BIC.
+/// The window algorithm of BIC.
 #[derive(Clone, Debug)]
 pub(super) struct Bic {
     set: Constants,

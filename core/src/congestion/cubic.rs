@@ -29,8 +29,8 @@ struct Epoch {
     reno: f64,
 }
 
-/// The law of CUBIC. Slow start is RFC 5681's: HyStart is a way out of slow start of its own and
-/// not part of the law.
+/// CUBIC's window. Slow start is RFC 5681's: HyStart is a way out of slow start of its own and
+/// not part of the algorithm.
 #[derive(Clone, Debug)]
 pub(super) struct Cubic {
     set: Constants,

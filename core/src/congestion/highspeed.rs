@@ -71,7 +71,7 @@ pub fn table() -> Vec<Row> {
 /// logarithms take.
 static TABLE: LazyLock<Vec<Row>> = LazyLock::new(table);
 
-/// The law of HighSpeed TCP.
+/// The window algorithm of HighSpeed TCP.
 #[derive(Clone, Debug)]
 pub(super) struct HighSpeed {
     /// Linux looks a(w) and b(w) up in the table of appendix B.

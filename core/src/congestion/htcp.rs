@@ -30,7 +30,7 @@ pub(super) fn scaling(least_rtt: Span) -> f64 {
     (0.1 / least_rtt.as_secs_f64().max(1e-9)).clamp(0.5, 10.0)
 }
 
-/// The law of H-TCP.
+/// The window algorithm of H-TCP.
 #[derive(Clone, Debug)]
 pub(super) struct HTcp {
     set: Constants,

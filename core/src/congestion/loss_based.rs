@@ -8,7 +8,7 @@ use std::fmt;
 /// The least window after a reduction, in packets (RFC 5681, equation 4).
 pub(super) const LEAST: f64 = 2.0;
 
-/// The window that a law works on.
+/// The window that an algorithm works on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) packets: f64,
@@ -76,32 +76,32 @@ enum Phase {
 pub(super) struct LossBased<L> {
     window: Window,
     phase: Phase,
-    law: L,
+    algorithm: L,
 }
 
 impl<L: WindowAlgorithm> LossBased<L> {
-    pub(super) fn new(start: Start, law: L) -> LossBased<L> {
+    pub(super) fn new(start: Start, algorithm: L) -> LossBased<L> {
         let window = Window {
             packets: start.window.min(start.clamp),
             threshold: start.threshold,
             clamp: start.clamp,
         };
-        LossBased { window, phase: Phase::Open, law }
+        LossBased { window, phase: Phase::Open, algorithm }
     }
 
     fn reduce(&mut self, now: Time) {
-        self.window.threshold = self.law.backoff(now, self.window.packets).max(LEAST);
+        self.window.threshold = self.algorithm.backoff(now, self.window.packets).max(LEAST);
     }
 }
 
 impl<L: WindowAlgorithm> Control for LossBased<L> {
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Rtt(sample) => self.law.rtt(now, sample, self.phase == Phase::Open),
+            Event::Rtt(sample) => self.algorithm.rtt(now, sample, self.phase == Phase::Open),
             Event::Acked(acked) => {
-                self.law.delivered(now, &self.window, acked.packets);
+                self.algorithm.delivered(now, &self.window, acked.packets);
                 if self.phase == Phase::Open {
-                    self.law.acked(now, &mut self.window, &acked);
+                    self.algorithm.acked(now, &mut self.window, &acked);
                 }
             }
             Event::Loss | Event::Ecn if self.phase == Phase::Recovery => {}
@@ -115,17 +115,17 @@ impl<L: WindowAlgorithm> Control for LossBased<L> {
             Event::Ecn => {
                 self.reduce(now);
                 self.window.packets = self.window.threshold;
-                self.law.recovered(now);
+                self.algorithm.recovered(now);
             }
             Event::Recovered => {
                 if self.phase == Phase::Recovery {
                     self.phase = Phase::Open;
-                    self.law.recovered(now);
+                    self.algorithm.recovered(now);
                 }
             }
             Event::Timeout => {
                 self.reduce(now);
-                self.law.timeout(now);
+                self.algorithm.timeout(now);
                 // The loss window (RFC 5681, 3.1).
                 self.window.packets = 1.0;
                 self.phase = Phase::Open;

@@ -6,7 +6,7 @@ use crate::units::Time;
 /// What is left after a loss (RFC 5681, equation 4).
 pub(super) const LEFT: f64 = 0.5;
 
-/// The law of Reno; it has no state.
+/// The window algorithm of Reno; it has no state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reno;
 

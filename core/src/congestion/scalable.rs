@@ -16,7 +16,7 @@ const LOW_WINDOW: f64 = 16.0;
 /// or, delayed, for two.
 pub(super) const INCREASE: f64 = 0.01;
 
-/// The law of Scalable TCP.
+/// The window algorithm of Scalable TCP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalable {
     set: Constants,

@@ -17,7 +17,7 @@ const GAMMA: f64 = 1.0;
 /// (tcp_vegas).
 const SAMPLES: u32 = 2;
 
-/// The law of Vegas.
+/// The window algorithm of Vegas.
 #[derive(Clone, Debug)]
 pub(super) struct Vegas {
     set: Constants,

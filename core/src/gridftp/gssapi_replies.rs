@@ -65,7 +65,7 @@ impl SecurityReplyReader {
             let is_marked = matches!(head, Some((own, b' ' | b'-')) if own == code);
             let text = if is_marked { &line[4..] } else { &line[..] };
             let token = text.trim_ascii().strip_prefix(b"ADAT=").map(decode_base64);
-            self.note(text);
+            self.record(text);
             self.open = (!is_last).then_some(code);
             if !is_last {
                 continue;
@@ -97,7 +97,7 @@ impl SecurityReplyReader {
     }
 
     /// Keeps a line of what may turn out to be a refusal.
-    fn note(&mut self, text: &[u8]) {
+    fn record(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let text = text.trim();
         if !text.is_empty() && self.reason.len() + text.len() + 2 <= LONGEST_REASON {

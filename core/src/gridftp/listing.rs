@@ -134,13 +134,13 @@ fn date(time: Timestamp, now: Timestamp) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     const HALF_YEAR: i64 = 31_556_952 / 2;
-    let civil = time.civil();
-    let month = MONTHS[usize::from(civil.month - 1) % 12];
+    let utc = time.utc();
+    let month = MONTHS[usize::from(utc.month - 1) % 12];
     let age = now.seconds.saturating_sub(time.seconds);
     if (0..HALF_YEAR).contains(&age) {
-        format!("{month} {:>2} {:02}:{:02}", civil.day, civil.hour, civil.minute)
+        format!("{month} {:>2} {:02}:{:02}", utc.day, utc.hour, utc.minute)
     } else {
-        format!("{month} {:>2}  {:04}", civil.day, civil.year)
+        format!("{month} {:>2}  {:04}", utc.day, utc.year)
     }
 }
 

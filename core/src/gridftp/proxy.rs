@@ -10,8 +10,8 @@ const LIMITED: &[u8] = &[0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
 /// A certificate's place in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyKind {
-    /// No proxy.
-    Own,
+    /// No proxy: an end entity certificate (RFC 3820).
+    EndEntity,
     /// A proxy with all that its issuer may.
     Full,
     /// A proxy that may move files and start nothing: Globus' own language of policies.

@@ -58,7 +58,7 @@ impl Timestamp {
         let field = |from: usize, to: usize| {
             whole.get(from..to).and_then(|digits| digits.parse::<u8>().ok())
         };
-        let civil = UtcDateTime {
+        let utc = UtcDateTime {
             year: whole.get(..4)?.parse().ok()?,
             month: field(4, 6)?,
             day: field(6, 8)?,
@@ -67,13 +67,11 @@ impl Timestamp {
             // 60 is a leap second, which the count of seconds does not know.
             second: field(12, 14).filter(|&s| s <= 60)?.min(59),
         };
-        let valid = (1..=12).contains(&civil.month)
-            && civil.day >= 1
-            && civil.hour < 24
-            && civil.minute < 60;
-        let seconds = valid.then(|| seconds_of(&civil))?;
+        let valid =
+            (1..=12).contains(&utc.month) && utc.day >= 1 && utc.hour < 24 && utc.minute < 60;
+        let seconds = valid.then(|| seconds_of(&utc))?;
         // The 31st of a shorter month would silently become another day.
-        let same_day = civil_of(seconds).day == civil.day;
+        let same_day = utc_of(seconds).day == utc.day;
         let nanos = fraction
             .bytes()
             .chain(std::iter::repeat(b'0'))
@@ -82,15 +80,15 @@ impl Timestamp {
         same_day.then_some(Timestamp { seconds, nanos })
     }
 
-    pub(super) fn civil(self) -> UtcDateTime {
-        civil_of(self.seconds)
+    pub(super) fn utc(self) -> UtcDateTime {
+        utc_of(self.seconds)
     }
 }
 
 impl fmt::Display for Timestamp {
     /// `20261121210441`, or `20261121210441.5` when it is not a whole second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UtcDateTime { year, month, day, hour, minute, second } = self.civil();
+        let UtcDateTime { year, month, day, hour, minute, second } = self.utc();
         write!(f, "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")?;
         if self.nanos > 0 {
             write!(f, ".{}", format!("{:09}", self.nanos).trim_end_matches('0'))?;
@@ -101,7 +99,7 @@ impl fmt::Display for Timestamp {
 
 /// Days to date, proleptic Gregorian (Hinnant, "chrono-Compatible Low-Level Date Algorithms",
 /// `civil_from_days`).
-fn civil_of(seconds: i64) -> UtcDateTime {
+fn utc_of(seconds: i64) -> UtcDateTime {
     let (days, of_day) = (seconds.div_euclid(DAY) + 719_468, seconds.rem_euclid(DAY));
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -121,18 +119,15 @@ fn civil_of(seconds: i64) -> UtcDateTime {
 }
 
 /// Date to seconds (Hinnant, `days_from_civil`).
-fn seconds_of(civil: &UtcDateTime) -> i64 {
-    let year = civil.year - i64::from(civil.month <= 2);
+fn seconds_of(utc: &UtcDateTime) -> i64 {
+    let year = utc.year - i64::from(utc.month <= 2);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
-    let shifted_month = (i64::from(civil.month) + 9) % 12;
-    let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(civil.day) - 1;
+    let shifted_month = (i64::from(utc.month) + 9) % 12;
+    let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(utc.day) - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     let days = era * 146_097 + day_of_era - 719_468;
-    days * DAY
-        + i64::from(civil.hour) * 3_600
-        + i64::from(civil.minute) * 60
-        + i64::from(civil.second)
+    days * DAY + i64::from(utc.hour) * 3_600 + i64::from(utc.minute) * 60 + i64::from(utc.second)
 }
 
 #[cfg(test)]

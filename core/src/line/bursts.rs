@@ -97,7 +97,7 @@ impl BurstSearch {
 
     /// What came of the burst that was said: frames that did not come, or `None` where a host did
     /// not keep up.
-    pub fn note(&mut self, lost: Option<u64>) {
+    pub fn record(&mut self, lost: Option<u64>) {
         let Some(frames) = self.next() else { return };
         self.trials.push(BurstTrial { frames, lost });
         match lost {
@@ -178,7 +178,7 @@ mod tests {
             let mut search = BurstSearch::new(160_000, 5);
             while let Some(frames) = search.next() {
                 assert!(search.trials.len() < 60, "{search:?}");
-                search.note(Some(lost(rate, queue, frames)));
+                search.record(Some(lost(rate, queue, frames)));
             }
             assert!(!search.is_unlimited() && !search.is_host_limited);
             let buffer = search.buffer(Rate::from_bps(RATE), WIRE, Rate::from_bps(rate));
@@ -198,7 +198,7 @@ mod tests {
         while let Some(frames) = search.next() {
             assert!(search.trials.len() < 6_000);
             let before = search.found.len();
-            search.note(Some(frames.saturating_sub(truth)));
+            search.record(Some(frames.saturating_sub(truth)));
             if search.found.len() > before {
                 let found = search.found[before];
                 assert!(found <= truth && found as f64 >= truth as f64 * 0.985, "{found} {truth}");
@@ -212,12 +212,12 @@ mod tests {
     fn a_line_as_fast_as_the_burst_takes_any() {
         let mut search = BurstSearch::new(1_000, 3);
         while search.next().is_some() {
-            search.note(Some(0));
+            search.record(Some(0));
         }
         assert!(search.is_unlimited() && search.trials.len() == 3);
         let mut nothing = BurstSearch::new(1_000, 1);
         while nothing.next().is_some() {
-            nothing.note(Some(1));
+            nothing.record(Some(1));
         }
         assert_eq!(nothing.found, [0]);
     }
@@ -226,7 +226,7 @@ mod tests {
     fn a_host_that_cannot_send_bursts_ends_the_search() {
         let mut search = BurstSearch::new(1_000, 3);
         while search.next().is_some() {
-            search.note(None);
+            search.record(None);
         }
         assert!(search.is_host_limited && search.trials.len() == TRIES);
         assert_eq!(search.buffer(Rate::from_bps(1), 1.0, Rate::from_bps(1)), None);
@@ -234,7 +234,7 @@ mod tests {
         let (mut search, mut trial) = (BurstSearch::new(1_000, 3), 0);
         while let Some(frames) = search.next() {
             trial += 1;
-            search.note((trial % 3 > 0).then(|| frames.saturating_sub(400)));
+            search.record((trial % 3 > 0).then(|| frames.saturating_sub(400)));
         }
         assert!(!search.is_host_limited && search.found.iter().all(|n| (394..=400).contains(n)));
     }

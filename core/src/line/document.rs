@@ -291,7 +291,7 @@ impl LineTest {
     /// The latest losses in this life of the other end, of which the first of `entries` has the
     /// number `first`.
     pub fn note_losses(&mut self, first: u64, entries: &[LossEntry]) {
-        self.losses.note(first, entries);
+        self.losses.record(first, entries);
     }
 
     /// Whether the other end has forgotten what it had told.

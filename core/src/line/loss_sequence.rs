@@ -90,7 +90,7 @@ impl PeerLossSequence {
     }
 
     /// The other end told `entries`, of which the first has the number `first`.
-    pub(super) fn note(&mut self, first: u64, entries: &[LossEntry]) {
+    pub(super) fn record(&mut self, first: u64, entries: &[LossEntry]) {
         let known = self.next.saturating_sub(first) as usize;
         if first > self.next {
             self.sequence.unknown();
@@ -145,7 +145,7 @@ mod tests {
         let mut told = PeerLossSequence::default();
         loop {
             let (first, entries) = whole.since(told.next(), 100);
-            told.note(first, &entries);
+            told.record(first, &entries);
             if entries.len() < 100 {
                 break;
             }
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn what_was_not_told_is_a_gap() {
         let mut told = PeerLossSequence::default();
-        told.note(0, &[(5, 1), (6, 2)]);
-        told.note(1, &[(6, 2), (7, 1)]);
-        told.note(5, &[(8, 1)]);
+        told.record(0, &[(5, 1), (6, 2)]);
+        told.record(1, &[(6, 2), (7, 1)]);
+        told.record(5, &[(8, 1)]);
         told.note_restart();
-        told.note(0, &[(9, 1)]);
+        told.record(0, &[(9, 1)]);
         let entries: Vec<_> = told.entries().copied().collect();
         assert_eq!(entries, [(5, 1), (6, 2), (7, 1), (0, 0), (8, 1), (0, 0), (9, 1)]);
         assert_eq!(told.next(), 1);

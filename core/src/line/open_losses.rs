@@ -57,7 +57,7 @@ impl SettledFrames {
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum FrameStatus {
     Received,
     Lost,
     /// This host lost it, if nobody else did.
@@ -71,7 +71,7 @@ pub(super) struct OpenLosses {
     runs: LossRuns,
     /// The number of the first frame of `open`.
     from: u64,
-    open: VecDeque<(Fate, u64)>,
+    open: VecDeque<(FrameStatus, u64)>,
     /// The sender has settled what is below; 0 where it settles nothing.
     settled: u64,
     /// What of that does not count, from `from` on.
@@ -85,15 +85,15 @@ impl OpenLosses {
     }
 
     pub(super) fn received(&mut self, count: u64) {
-        self.push(Fate::Received, count);
+        self.push(FrameStatus::Received, count);
     }
 
     pub(super) fn lost(&mut self) {
-        self.push(Fate::Lost, 1);
+        self.push(FrameStatus::Lost, 1);
     }
 
     pub(super) fn unknown(&mut self) {
-        self.push(Fate::Unknown, 1);
+        self.push(FrameStatus::Unknown, 1);
     }
 
     /// The sender's word; what it has said before, it may say again.
@@ -127,30 +127,30 @@ impl OpenLosses {
 
     /// The same with those that are not, as if they counted.
     pub(super) fn into_all(mut self) -> LossRuns {
-        while let Some((fate, count)) = self.open.pop_front() {
-            self.take(fate, count);
+        while let Some((status, count)) = self.open.pop_front() {
+            self.take(status, count);
         }
         self.into_settled()
     }
 
-    fn push(&mut self, fate: Fate, count: u64) {
+    fn push(&mut self, status: FrameStatus, count: u64) {
         match self.open.back_mut() {
-            Some(last) if last.0 == fate => last.1 += count,
-            _ => self.open.push_back((fate, count)),
+            Some(last) if last.0 == status => last.1 += count,
+            _ => self.open.push_back((status, count)),
         }
         self.take_settled();
         if self.open.len() > MOST_OPEN
-            && let Some((fate, count)) = self.open.pop_front()
+            && let Some((status, count)) = self.open.pop_front()
         {
             self.from += count;
             // Where the sender says which count, nobody knows it of these.
-            self.take(if self.settled > 0 { Fate::Unknown } else { fate }, count);
+            self.take(if self.settled > 0 { FrameStatus::Unknown } else { status }, count);
         }
     }
 
     fn take_settled(&mut self) {
         while self.from < self.settled {
-            let Some((fate, count)) = self.open.front_mut() else { return };
+            let Some((status, count)) = self.open.front_mut() else { return };
             while self.untested.front().is_some_and(|range| range.end <= self.from) {
                 self.untested.pop_front();
             }
@@ -160,21 +160,21 @@ impl OpenLosses {
                 None => (false, u64::MAX),
             };
             let taken = (*count).min(until.min(self.settled) - self.from);
-            let fate = if is_untested { Fate::Unknown } else { *fate };
+            let status = if is_untested { FrameStatus::Unknown } else { *status };
             *count -= taken;
             if *count == 0 {
                 self.open.pop_front();
             }
             self.from += taken;
-            self.take(fate, taken);
+            self.take(status, taken);
         }
     }
 
-    fn take(&mut self, fate: Fate, count: u64) {
-        match fate {
-            Fate::Received => self.runs.received(count),
-            Fate::Lost => (0..count).for_each(|_| self.runs.lost()),
-            Fate::Unknown => self.runs.unknown(),
+    fn take(&mut self, status: FrameStatus, count: u64) {
+        match status {
+            FrameStatus::Received => self.runs.received(count),
+            FrameStatus::Lost => (0..count).for_each(|_| self.runs.lost()),
+            FrameStatus::Unknown => self.runs.unknown(),
         }
     }
 }

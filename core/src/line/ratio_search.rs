@@ -168,7 +168,7 @@ impl RatioSearch {
     }
 
     /// What came of the trial that was said.
-    pub fn note(&mut self, loss: Option<f64>) {
+    pub fn record(&mut self, loss: Option<f64>) {
         if let Some((load_percent, seconds)) = self.next() {
             self.trials.push(GoalTrial { load_percent, seconds, loss });
         }

@@ -11,7 +11,7 @@ fn searched(goals: Vec<SearchGoal>, mut loss: impl FnMut(f64, f64) -> Option<f64
     while let Some((load, seconds)) = search.next() {
         assert!(search.trials.len() < 2_000, "{:?}", search.outcomes());
         assert!((LEAST..=100.0).contains(&load), "{load}");
-        search.note(loss(load, seconds));
+        search.record(loss(load, seconds));
     }
     search
 }
@@ -29,7 +29,7 @@ fn pair(seconds: f64) -> Vec<SearchGoal> {
 fn halving(goal: f64, seconds: f64, loss: impl Fn(f64) -> f64) -> f64 {
     let mut search = LoadSearch::new(goal, 0.5);
     while let Some(load) = search.next() {
-        search.note(Some(loss(load)));
+        search.record(Some(loss(load)));
     }
     search.trials.len() as f64 * seconds
 }

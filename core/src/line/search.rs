@@ -47,7 +47,7 @@ impl LoadSearch {
 
     /// What came of the trial at the load that was said. A host that does not keep up is no reason
     /// to believe that the line would not, but the search ends below it.
-    pub fn note(&mut self, loss: Option<f64>) {
+    pub fn record(&mut self, loss: Option<f64>) {
         let Some(load_percent) = self.next() else { return };
         self.trials.push(LoadTrial { load_percent, loss });
         match loss {
@@ -95,7 +95,7 @@ mod tests {
             let mut search = LoadSearch::new(0.0, 0.5);
             while let Some(load) = search.next() {
                 assert!(search.trials.len() < 20);
-                search.note(Some(trial(Rate::from_bps(rate), load)));
+                search.record(Some(trial(Rate::from_bps(rate), load)));
             }
             let truth = (rate as f64 / 1e7).min(100.0);
             let found = search.carried_percent();
@@ -109,7 +109,7 @@ mod tests {
     fn a_host_that_does_not_keep_up_is_named() {
         let mut search = LoadSearch::new(0.0, 1.0);
         while let Some(load) = search.next() {
-            search.note((load <= 30.0).then_some(0.0));
+            search.record((load <= 30.0).then_some(0.0));
         }
         assert!(search.is_host_limited() && (29.0..=30.0).contains(&search.carried_percent()));
     }

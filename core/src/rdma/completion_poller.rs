@@ -41,7 +41,7 @@ pub struct CompletionPoller {
     waits_since: Time,
     sleeps_since: Time,
     looks: u32,
-    noticed: CompletionStats,
+    stats: CompletionStats,
 }
 
 impl CompletionPoller {
@@ -51,11 +51,11 @@ impl CompletionPoller {
             Input::Waits => (self.waits_since, self.looks) = (now, 0),
             Input::Looked(0) => self.looks += 1,
             Input::Looked(count) => {
-                self.noticed.polled += count as u64;
+                self.stats.polled += count as u64;
                 self.is_loaded = true;
             }
             Input::Slept(count) => {
-                self.noticed.told += count as u64;
+                self.stats.told += count as u64;
                 // Looking on would have found the first soon, or the others came while the thread
                 // was being woken.
                 let was_short = now.since(self.sleeps_since) <= LONGEST + LONGEST;
@@ -75,8 +75,8 @@ impl CompletionPoller {
     }
 
     /// How completions were noticed so far.
-    pub fn noticed(&self) -> CompletionStats {
-        self.noticed
+    pub fn stats(&self) -> CompletionStats {
+        self.stats
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     /// What a thread did in a run.
     struct Run {
-        noticed: CompletionStats,
+        stats: CompletionStats,
         /// The part of the time that it looked in vain.
         in_vain: f64,
         longest: Span,
@@ -100,21 +100,21 @@ mod tests {
     /// Runs a thread over completions at `times`; each costs it a microsecond of work.
     fn run(times: &[Time]) -> Run {
         let mut due: VecDeque<Time> = times.iter().copied().collect();
-        let (mut attention, mut now) = (CompletionPoller::default(), Time::ZERO);
+        let (mut poller, mut now) = (CompletionPoller::default(), Time::ZERO);
         let (mut in_vain, mut longest) = (Span::ZERO, Span::ZERO);
         let take = |due: &mut VecDeque<Time>, now: Time| {
             let count = due.iter().take_while(|at| **at <= now).count();
             due.drain(..count).count()
         };
         while !due.is_empty() {
-            attention.handle(now, Input::Waits);
+            poller.handle(now, Input::Waits);
             let mut looked = Span::ZERO;
             let found = loop {
-                match attention.poll(now) {
+                match poller.poll(now) {
                     Output::Look => {
                         now += LOOK;
                         let found = take(&mut due, now);
-                        attention.handle(now, Input::Looked(found));
+                        poller.handle(now, Input::Looked(found));
                         if found > 0 {
                             break found;
                         }
@@ -123,7 +123,7 @@ mod tests {
                     Output::Sleep => {
                         now = now.max(due[0]) + WAKE;
                         let found = take(&mut due, now);
-                        attention.handle(now, Input::Slept(found));
+                        poller.handle(now, Input::Slept(found));
                         break found;
                     }
                 }
@@ -132,7 +132,7 @@ mod tests {
             now += Span::from_micros(found as u64);
         }
         Run {
-            noticed: attention.noticed(),
+            stats: poller.stats(),
             in_vain: in_vain.as_secs_f64() / now.since(Time::ZERO).as_secs_f64(),
             longest,
         }
@@ -154,16 +154,16 @@ mod tests {
             let mut rng = Rng::new(seed);
             let busy = run(&moments(5000, Span::from_micros(4), &mut rng));
             assert_eq!(
-                busy.noticed.polled + busy.noticed.told,
+                busy.stats.polled + busy.stats.told,
                 5000,
                 "seed {seed}: each is noticed once"
             );
-            assert!(busy.noticed.polled > 4500, "seed {seed}: {:?}", busy.noticed);
+            assert!(busy.stats.polled > 4500, "seed {seed}: {:?}", busy.stats);
             let idle = run(&moments(500, Span::from_millis(2), &mut rng));
             assert!(
-                idle.noticed.told > 490 && idle.in_vain < 0.001,
+                idle.stats.told > 490 && idle.in_vain < 0.001,
                 "seed {seed}: {:?}, {} in vain",
-                idle.noticed,
+                idle.stats,
                 idle.in_vain
             );
             assert!(
@@ -184,23 +184,23 @@ mod tests {
             );
         }
         let run = run(&times);
-        assert!(run.noticed.polled > 1500 && run.noticed.told >= 50, "{:?}", run.noticed);
+        assert!(run.stats.polled > 1500 && run.stats.told >= 50, "{:?}", run.stats);
         assert!(run.in_vain < 0.02, "{}", run.in_vain);
     }
 
     #[test]
     fn slow_polls_are_few_and_end_where_the_clock_stands() {
-        let mut attention = CompletionPoller::default();
-        attention.handle(Time::ZERO, Input::Looked(1));
-        attention.handle(Time::ZERO, Input::Waits);
+        let mut poller = CompletionPoller::default();
+        poller.handle(Time::ZERO, Input::Looked(1));
+        poller.handle(Time::ZERO, Input::Waits);
         let looks = std::iter::from_fn(|| {
-            let output = attention.poll(Time::ZERO);
-            attention.handle(Time::ZERO, Input::Looked(0));
+            let output = poller.poll(Time::ZERO);
+            poller.handle(Time::ZERO, Input::Looked(0));
             (output == Output::Look).then_some(())
         });
         assert_eq!(looks.count(), MOST_LOOKS as usize);
-        attention.handle(Time::ZERO, Input::Looked(1));
-        attention.handle(Time::ZERO, Input::Waits);
-        assert_eq!(attention.poll(Time::ZERO + LONGEST), Output::Sleep);
+        poller.handle(Time::ZERO, Input::Looked(1));
+        poller.handle(Time::ZERO, Input::Waits);
+        assert_eq!(poller.poll(Time::ZERO + LONGEST), Output::Sleep);
     }
 }

@@ -99,7 +99,7 @@ pub struct Endpoint {
     jobs: VecDeque<Job>,
     writing: BTreeSet<SlotId>,
     /// By the credit that each block uses.
-    lent: BTreeMap<u32, ExposedBuffer>,
+    exposed: BTreeMap<u32, ExposedBuffer>,
     blocks: u64,
     // What this end receives.
     peers_transfer: u32,
@@ -138,7 +138,7 @@ impl Endpoint {
             credits: VecDeque::new(),
             jobs: VecDeque::new(),
             writing: BTreeSet::new(),
-            lent: BTreeMap::new(),
+            exposed: BTreeMap::new(),
             blocks: 0,
             peers_transfer: 0,
             next_number: 0,
@@ -218,7 +218,7 @@ impl Endpoint {
     /// this end has read.
     pub fn is_idle(&self) -> bool {
         let is_quiet = self.jobs.is_empty()
-            && self.lent.is_empty()
+            && self.exposed.is_empty()
             && self.read.is_empty()
             && self.outputs.is_empty();
         self.broken || (is_quiet && self.pairs.iter().all(|pair| pair.under_way == 0))
@@ -239,8 +239,9 @@ impl Endpoint {
         let advertised = |endpoint: &mut Endpoint| {
             endpoint.advertised.pop_first().map(|(_, advertised)| advertised.slot)
         };
-        let lent = |endpoint: &mut Endpoint| endpoint.lent.pop_first().map(|(_, lent)| lent.slot);
-        let sending = self.writing.pop_first().or_else(|| lent(self));
+        let exposed =
+            |endpoint: &mut Endpoint| endpoint.exposed.pop_first().map(|(_, exposed)| exposed.slot);
+        let sending = self.writing.pop_first().or_else(|| exposed(self));
         sending
             .or_else(|| advertised(self))
             .or_else(|| self.offered.pop_front().map(|(slot, _)| slot))

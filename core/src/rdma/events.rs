@@ -151,7 +151,7 @@ pub enum Violation {
     /// A slot that is too short for the blocks that were agreed on.
     ShortSlot,
     /// A block that it says it has read, and that it was not offered.
-    NotLent,
+    NotExposed,
 }
 
 impl fmt::Display for Violation {
@@ -164,7 +164,9 @@ impl fmt::Display for Violation {
             Violation::WrongCredits => "the peer gave more slots than agreed",
             Violation::WrongMark => "the peer's end-of-data mark does not fit what it sent",
             Violation::ShortSlot => "the peer offers slots that are too short for a block",
-            Violation::NotLent => "the peer says that it has read a block that it was not told of",
+            Violation::NotExposed => {
+                "the peer says that it has read a block that it was not told of"
+            }
         })
     }
 }

@@ -51,7 +51,7 @@ struct End {
     ended: u32,
     /// Marks that it sent, and how many of them went before each slot that the peer may read.
     marked: u32,
-    lent: BTreeMap<SlotId, u32>,
+    exposed: BTreeMap<SlotId, u32>,
     /// How often it was told that nothing of what is over is lent.
     taken: u32,
     /// The numbers of the credits that it gave.
@@ -82,7 +82,7 @@ impl World {
             got: Vec::new(),
             ended: 0,
             marked: 0,
-            lent: BTreeMap::new(),
+            exposed: BTreeMap::new(),
             taken: 0,
             gave: Vec::new(),
             broken: None,
@@ -107,15 +107,15 @@ impl World {
     }
 
     /// Carries out what both machines ask for.
-    fn settle(&mut self) {
+    fn drain(&mut self) {
         for side in [0, 1] {
             while let Some(output) = self.ends[side].endpoint.poll() {
-                self.act(side, output);
+                self.execute(side, output);
             }
         }
     }
 
-    fn act(&mut self, side: usize, output: Output) {
+    fn execute(&mut self, side: usize, output: Output) {
         if let Output::Sent(slot)
         | Output::Returned(slot)
         | Output::Arrived { slot, .. }
@@ -135,7 +135,7 @@ impl World {
                 }
                 match &record {
                     Record::Filled(_, source) => {
-                        end.lent.insert(SlotId(source.address as usize), end.marked);
+                        end.exposed.insert(SlotId(source.address as usize), end.marked);
                     }
                     Record::Mark { .. } => end.marked += 1,
                     Record::Credits { credits, .. }
@@ -172,14 +172,14 @@ impl World {
             }
             Output::Taken => {
                 assert!(
-                    end.lent.values().all(|&before| before == end.marked),
+                    end.exposed.values().all(|&before| before == end.marked),
                     "a slot of a transfer that is over is lent still"
                 );
                 end.taken += 1;
             }
             Output::Sent(slot) | Output::Returned(slot) => {
                 assert!(end.held.remove(&slot), "{slot:?} came back twice");
-                end.lent.remove(&slot);
+                end.exposed.remove(&slot);
                 end.free.push(slot.0);
             }
             Output::Arrived { slot, len, header } => {
@@ -263,9 +263,9 @@ impl World {
 
     /// Delivers all that is on its way, and what comes of it.
     fn run_out(&mut self) {
-        self.settle();
+        self.drain();
         while self.step() {
-            self.settle();
+            self.drain();
         }
     }
 
@@ -344,7 +344,7 @@ impl World {
                 1 => self.offer(),
                 _ => drop(self.step()),
             }
-            self.settle();
+            self.drain();
         }
     }
 }

@@ -88,7 +88,7 @@ pub struct BufferAutotuner {
     /// The part of their time that channels waited before the pool grew last.
     before: Option<f64>,
     is_over: bool,
-    grown: VecDeque<Resize>,
+    resizes: VecDeque<Resize>,
 }
 
 impl BufferAutotuner {
@@ -100,7 +100,7 @@ impl BufferAutotuner {
             round: None,
             before: None,
             is_over: false,
-            grown: VecDeque::new(),
+            resizes: VecDeque::new(),
         }
     }
 
@@ -130,7 +130,7 @@ impl BufferAutotuner {
         self.staging = self.staging.max(Bytes(window + FOR_THE_STORE.0));
         let (staging, window) = (self.staging, Bytes(window));
         let why = Reason::Wider { window, staging, before: sample.window, product };
-        self.grown.push_back(Resize { staging, window, why });
+        self.resizes.push_back(Resize { staging, window, why });
     }
 
     /// Makes the pool larger where the store comes in bursts.
@@ -158,12 +158,12 @@ impl BufferAutotuner {
         self.before = Some(waited);
         self.staging = staging;
         let why = Reason::Bursts { staging, waited };
-        self.grown.push_back(Resize { staging, window: sample.window, why });
+        self.resizes.push_back(Resize { staging, window: sample.window, why });
     }
 
     /// What to do next; `None` until something is seen.
     pub fn poll(&mut self) -> Option<Resize> {
-        self.grown.pop_front()
+        self.resizes.pop_front()
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         const STEP: f64 = 0.001;
         let mut rng = Rng::new(seed);
         let mut pool = Bytes::mib(8);
-        let mut growth = BufferAutotuner::new(pool);
+        let mut autotuner = BufferAutotuner::new(pool);
         let (mut filled, mut moved, mut waited, mut rests, mut is_resting) =
             (0.0, 0.0, 0.0, 0, false);
         let mut late = 0.0;
@@ -210,7 +210,7 @@ mod tests {
             waited += 4.0 * idle;
             late += if now >= 50.0 { idle } else { 0.0 };
             if step % 100 == 0 {
-                growth.handle(PoolSample {
+                autotuner.handle(PoolSample {
                     at: Time::ZERO + Span::from_secs_f64(now),
                     channels: 4,
                     waited: Span::from_secs_f64(waited),
@@ -221,9 +221,9 @@ mod tests {
                     widest: Bytes(0),
                 });
             }
-            while let Some(grown) = growth.poll() {
-                assert!(grown.staging > pool, "seed {seed}: {grown:?} is no growth from {pool}");
-                pool = grown.staging;
+            while let Some(resize) = autotuner.poll() {
+                assert!(resize.staging > pool, "seed {seed}: {resize:?} is no growth from {pool}");
+                pool = resize.staging;
             }
         }
         (pool, late / 10.0)
@@ -270,12 +270,12 @@ mod tests {
     fn fill(rate: f64, rtt: Span, widest: Bytes, seed: u64) -> (Bytes, Bytes, f64) {
         let mut rng = Rng::new(seed);
         let (mut pool, mut window) = (Bytes::mib(16), Bytes::mib(8));
-        let mut growth = BufferAutotuner::new(pool);
+        let mut autotuner = BufferAutotuner::new(pool);
         let (mut moved, mut last) = (0.0, 0.0);
         for step in 0..100u32 {
             let by_window = window.0 as f64 / rtt.as_secs_f64();
             last = rate.min(by_window) * (0.95 + 0.1 * rng.unit());
-            growth.handle(PoolSample {
+            autotuner.handle(PoolSample {
                 at: Time::ZERO + Span::from_millis(100 * u64::from(step)),
                 channels: 1,
                 waited: Span::ZERO,
@@ -286,12 +286,12 @@ mod tests {
                 widest,
             });
             moved += 0.1 * last;
-            while let Some(grown) = growth.poll() {
+            while let Some(resize) = autotuner.poll() {
                 assert!(
-                    grown.window > window && grown.staging >= pool,
-                    "seed {seed}: {grown:?} is no growth"
+                    resize.window > window && resize.staging >= pool,
+                    "seed {seed}: {resize:?} is no growth"
                 );
-                (pool, window) = (grown.staging, grown.window);
+                (pool, window) = (resize.staging, resize.window);
             }
         }
         (pool, window, last)

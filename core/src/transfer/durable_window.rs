@@ -174,7 +174,7 @@ impl DurableWindow {
         match self.phase {
             Phase::First { alike } if was_full => {
                 self.phase =
-                    before.map_or(self.phase, |before| self.tell(before, (bytes, took), alike));
+                    before.map_or(self.phase, |before| self.judge(before, (bytes, took), alike));
             }
             Phase::Doubled if was_full || self.trial.is_some() => {
                 self.try_doubled(now, cycle_began, bytes, was_full);
@@ -184,7 +184,7 @@ impl DurableWindow {
     }
 
     /// Tells by two checkpoints whether a sync's own time weighs.
-    fn tell(&mut self, one: (u64, Span), other: (u64, Span), alike: u32) -> Phase {
+    fn judge(&mut self, one: (u64, Span), other: (u64, Span), alike: u32) -> Phase {
         let (small, large) = if one.0 <= other.0 { (one, other) } else { (other, one) };
         let rate = |(bytes, took): (u64, Span)| bytes as f64 / took.as_secs_f64().max(1e-9);
         if small.0 * LARGER > large.0 {

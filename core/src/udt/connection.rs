@@ -265,7 +265,7 @@ impl Connection {
         let since = known.map_or(now, |(since, _)| since);
         self.contradicted = Some((since, now));
         if now.since(since) >= silence {
-            self.end(now, Ended::Silence);
+            self.end(now, Ended::IdleTimeout);
         }
     }
 
@@ -352,7 +352,7 @@ impl Connection {
     fn expired(&mut self, now: Time) {
         self.expiries += 1;
         if self.expiries > LEAST_EXPIRIES && now.since(self.heard_at) >= self.settings.silence {
-            return self.end(now, Ended::Silence);
+            return self.end(now, Ended::IdleTimeout);
         }
         match self.sending.has_unacknowledged() {
             true => self.sending.timed_out(now),

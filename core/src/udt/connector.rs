@@ -27,7 +27,7 @@ pub enum ConnectorOutput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectFailure {
     /// Nobody replied in time.
-    Silence,
+    TimedOut,
     /// The listener refused, for the reason of this number.
     Refused(i32),
     /// The reply makes no sense: other first packets, or packets that are too short.
@@ -178,7 +178,7 @@ impl Connector {
             return outcome.clone();
         }
         if now >= self.gives_up {
-            return ConnectorOutput::Failed(ConnectFailure::Silence);
+            return ConnectorOutput::Failed(ConnectFailure::TimedOut);
         }
         if now >= self.next_at {
             self.next_at = now + AGAIN_AFTER;

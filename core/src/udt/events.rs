@@ -99,7 +99,7 @@ pub enum Ended {
     /// The peer said that nothing more comes.
     Peer,
     /// Nothing was heard of the peer for too long.
-    Silence,
+    IdleTimeout,
 }
 
 impl fmt::Display for Ended {
@@ -107,7 +107,7 @@ impl fmt::Display for Ended {
         f.write_str(match self {
             Ended::Here => "this end closed the connection",
             Ended::Peer => "the peer closed the connection",
-            Ended::Silence => "nothing was heard of the peer for too long",
+            Ended::IdleTimeout => "nothing was heard of the peer for too long",
         })
     }
 }

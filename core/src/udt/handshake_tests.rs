@@ -242,7 +242,7 @@ fn a_client_believes_no_reply_to_what_it_did_not_say() {
     assert_eq!(connector.poll(Time::ZERO), ConnectorOutput::Failed(ConnectFailure::Nonsense));
     let (_, mut alone) = asks();
     let late = Time::ZERO + Span::from_secs(3);
-    assert_eq!(alone.poll(late), ConnectorOutput::Failed(ConnectFailure::Silence));
+    assert_eq!(alone.poll(late), ConnectorOutput::Failed(ConnectFailure::TimedOut));
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn run_whole(scenario: &UdtScenario, within: Span) -> UdtSimulation {
         assert_eq!(simulation.misplaced(index), 0, "{said}");
         let reasons = ended.map(|ended| ended.expect(&said).0);
         assert!(reasons.contains(&Ended::Here), "{reasons:?} {said}");
-        assert!(!reasons.contains(&Ended::Silence), "{reasons:?} {said}");
+        assert!(!reasons.contains(&Ended::IdleTimeout), "{reasons:?} {said}");
     }
     simulation
 }
@@ -221,7 +221,7 @@ fn a_dead_path_is_given_up_by_both_ends() {
     simulation.run(Span::from_secs(300));
     for ended in simulation.ended(0) {
         let (why, at) = ended.expect("an end");
-        assert_eq!(why, Ended::Silence);
+        assert_eq!(why, Ended::IdleTimeout);
         let at = at.since(Time::ZERO);
         assert!(at > Span::from_secs(30) && at < Span::from_secs(60), "{at}");
     }

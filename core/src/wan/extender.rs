@@ -216,7 +216,7 @@ impl Extender {
     /// Takes what the long haul says until now.
     fn hear(&mut self) {
         loop {
-            let (serial, frames, fate) = match self.haul.poll(self.now) {
+            let (serial, frames, outcome) = match self.haul.poll(self.now) {
                 Output::Wait(next) => {
                     self.haul_next = next;
                     return;
@@ -230,7 +230,7 @@ impl Extender {
             if crossing.left == 0 {
                 self.crossing.remove(&serial);
             }
-            let passed = match fate {
+            let passed = match outcome {
                 Ok((due, flip)) => {
                     self.far_free =
                         self.far_free.max(due) + self.settings.port.time_for(Bytes(bytes));

@@ -75,7 +75,7 @@ impl Impairments {
         }
     }
 
-    /// Calls `emit` with runs of neighbours that share a fate and together are `range`.
+    /// Calls `emit` with runs of neighbours that share an outcome and together are `range`.
     pub(super) fn pass(
         &mut self,
         frames: &Frames,
@@ -92,26 +92,28 @@ impl Impairments {
         }
         let mut run: Option<(Range<u32>, FrameOutcome)> = None;
         for index in range {
-            let fate = self.fate(frames, index);
+            let outcome = self.outcome(frames, index);
             match &mut run {
-                Some((run, same)) if *same == fate && !matches!(fate, FrameOutcome::Flipped(_)) => {
+                Some((run, same))
+                    if *same == outcome && !matches!(outcome, FrameOutcome::Flipped(_)) =>
+                {
                     run.end = index + 1
                 }
                 _ => {
-                    if let Some((done, fate)) = run.replace((index..index + 1, fate)) {
-                        emit(done, fate);
+                    if let Some((done, outcome)) = run.replace((index..index + 1, outcome)) {
+                        emit(done, outcome);
                     }
                 }
             }
         }
-        if let Some((done, fate)) = run {
-            emit(done, fate);
+        if let Some((done, outcome)) = run {
+            emit(done, outcome);
         }
     }
 
-    /// The fate of one frame: loss first, then bit errors; only a frame that arrives can carry a
+    /// The outcome of one frame: loss first, then bit errors; only a frame that arrives can carry a
     /// flip.
-    fn fate(&mut self, frames: &Frames, index: u32) -> FrameOutcome {
+    fn outcome(&mut self, frames: &Frames, index: u32) -> FrameOutcome {
         if self.loss.strikes(1) {
             return FrameOutcome::Lost(Cause::Loss);
         }

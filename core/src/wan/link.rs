@@ -262,8 +262,8 @@ impl OneWayLink {
             one_way_delay,
             ..
         } = self;
-        impairments.pass(frames, range, |run, fate| {
-            let flip = match fate {
+        impairments.pass(frames, range, |run, outcome| {
+            let flip = match outcome {
                 FrameOutcome::Lost(cause) => {
                     queue.push(frames.wire_bytes(&run));
                     counters.drop_frames(cause, run.end - run.start);

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 pub(super) fn run() {
     reexec::has_asked();
     let Some(text) = std::env::var_os(reexec::VARIABLE) else { return };
-    std::process::exit(play(&text).unwrap_or_else(|error| tell(&error)).into());
+    std::process::exit(play(&text).unwrap_or_else(|error| report(&error)).into());
 }
 
 /// Plays the role in `text`; returns the exit code.
@@ -59,7 +59,7 @@ fn said(result: Result<(), Error>) -> u8 {
 }
 
 /// Tells people of `error`; returns its exit code.
-fn tell(error: &Error) -> u8 {
+fn report(error: &Error) -> u8 {
     let mut stderr = io::stderr().lock();
     let _ = writeln!(stderr, "farline: {error}");
     if let Some(hint) = &error.hint {

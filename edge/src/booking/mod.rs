@@ -176,10 +176,10 @@ pub fn offer(
     let mut client = CalendarClient::new(address)?;
     let topology = client.get::<TopologyDocument>("/v1/topology")?.to_topology()?;
     let [from, to] = ends.sites(terms, &topology)?;
-    look(&mut client, &topology, terms, [from, to], payload)
+    search_offer(&mut client, &topology, terms, [from, to], payload)
 }
 
-fn look(
+fn search_offer(
     client: &mut CalendarClient,
     topology: &Topology,
     terms: &BookingTerms,
@@ -479,7 +479,7 @@ fn book(
     label: &str,
 ) -> Result<ReservationDocument, Error> {
     let key = fresh_key();
-    let offer = look(client, topology, terms, sites.clone(), payload);
+    let offer = search_offer(client, topology, terms, sites.clone(), payload);
     let volume = match &offer {
         Ok(offer) => booked_volume(payload, Rate::from_bps(offer.leg.rate_bps), offer.rtt),
         // The refusal of the booking itself has the alternatives.

@@ -71,7 +71,7 @@ impl CopyBooking {
         let went = Arc::clone(&is_well);
         let run = move || {
             while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(LOOK) {
-                if let Some(error) = watch.look() {
+                if let Some(error) = watch.check() {
                     *lock(&note) = Some(error);
                     stop.ask();
                     // What it can go on from is made durable meanwhile; the copy says when.
@@ -129,7 +129,7 @@ struct Watch<F> {
 
 impl<F: FnMut(BookingNotice)> Watch<F> {
     /// Looks once; returns why the copy must end, if it must.
-    fn look(&mut self) -> Option<Error> {
+    fn check(&mut self) -> Option<Error> {
         let (done, total) = *lock(&self.progress.0);
         self.monitor.handle(now(), MonitorEvent::Progress { done, total });
         if self.renewed.elapsed() >= RENEW {

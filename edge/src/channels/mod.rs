@@ -176,7 +176,7 @@ pub trait Channel: Send {
     fn congestion(&self) -> Option<ControlName>;
 
     /// How completions of its device were noticed, where it has one.
-    fn noticed(&self) -> Option<CompletionStats> {
+    fn completion_stats(&self) -> Option<CompletionStats> {
         None
     }
 

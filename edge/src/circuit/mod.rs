@@ -5,16 +5,16 @@
 //! so that one that is missed costs a moment and no more. While the calendar is away, what it said
 //! last goes on.
 
-mod attendant;
 mod command;
+mod connection;
 mod driver;
 #[cfg(feature = "link")]
 mod emulated;
 mod linux;
 mod worker;
 
-use attendant::{Attendant, Heard};
 pub use command::{CIRCUIT_TIMEOUT, CommandDriver};
+use connection::{AgentMessage, CalendarConnection};
 pub use driver::{CircuitDriver, DeviceCircuit};
 #[cfg(feature = "link")]
 pub use emulated::EmulatedDriver;
@@ -145,15 +145,15 @@ impl CircuitAgent {
     pub fn run(mut self, stop: &Arc<AtomicBool>, mut tell: impl FnMut(CircuitNotice)) {
         // What waits for the calendar is not here: a circuit opens at its time while the calendar
         // is slow.
-        let attendant = Attendant::new(&self.address, &self.topology);
+        let connection = CalendarConnection::new(&self.address, &self.topology);
         let worker = self
             .driver
             .second()
-            .and_then(|driver| Worker::new(driver, self.topology.clone(), attendant.back.clone()));
+            .and_then(|driver| Worker::new(driver, self.topology.clone(), connection.back.clone()));
         let mut looked = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            self.reconcile(&attendant, worker.as_ref(), &mut tell);
-            self.wait(&attendant, looked + LOOK, &mut tell);
+            self.reconcile(&connection, worker.as_ref(), &mut tell);
+            self.wait(&connection, looked + LOOK, &mut tell);
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
             }
@@ -163,7 +163,7 @@ impl CircuitAgent {
     /// Waits for word of the calendar, for the next change of what is desired, or until `latest`.
     fn wait(
         &mut self,
-        attendant: &Attendant,
+        connection: &CalendarConnection,
         latest: Instant,
         tell: &mut impl FnMut(CircuitNotice),
     ) {
@@ -173,11 +173,11 @@ impl CircuitAgent {
         let failing =
             self.failing.values().map(|f| f.until.saturating_duration_since(Instant::now()));
         let wait = failing.fold(until.min(latest), Duration::min).max(Duration::from_micros(100));
-        match attendant.heard.recv_timeout(wait) {
+        match connection.messages.recv_timeout(wait) {
             Ok(first) => {
                 self.heed(first, tell);
                 // What came together is looked at once.
-                while let Ok(more) = attendant.heard.try_recv() {
+                while let Ok(more) = connection.messages.try_recv() {
                     self.heed(more, tell);
                 }
             }
@@ -186,22 +186,22 @@ impl CircuitAgent {
         }
     }
 
-    fn heed(&mut self, heard: Heard, tell: &mut impl FnMut(CircuitNotice)) {
+    fn heed(&mut self, heard: AgentMessage, tell: &mut impl FnMut(CircuitNotice)) {
         match heard {
-            Heard::Booked(reservations) => {
+            AgentMessage::Booked(reservations) => {
                 self.reservations = Some(reservations);
                 if std::mem::take(&mut self.away) {
                     tell(CircuitNotice::Calendar(None));
                 }
             }
-            Heard::Away(error) => {
+            AgentMessage::Away(error) => {
                 if !std::mem::replace(&mut self.away, true) {
                     tell(CircuitNotice::Calendar(Some(error)));
                 }
             }
             // It is told again by the next look.
-            Heard::NotTold(number) => drop(self.reported.remove(&number)),
-            Heard::Did(step, done) => {
+            AgentMessage::NotTold(number) => drop(self.reported.remove(&number)),
+            AgentMessage::Did(step, done) => {
                 self.under_way.remove(&number_of(&step));
                 self.ended(step, done, None, tell);
             }
@@ -215,7 +215,7 @@ impl CircuitAgent {
     /// Brings the device to what is booked now.
     fn reconcile(
         &mut self,
-        attendant: &Attendant,
+        connection: &CalendarConnection,
         worker: Option<&Worker>,
         tell: &mut impl FnMut(CircuitNotice),
     ) {
@@ -224,7 +224,7 @@ impl CircuitAgent {
         let Some(booked) = &self.reservations else { return };
         let mut wanted = desired(booked, time, AHEAD, LINGER);
         wanted.retain(|_, circuit| self.driver.concerns(circuit));
-        let Some(there) = self.look(&wanted, attendant, tell) else { return };
+        let Some(there) = self.device_circuits(&wanted, connection, tell) else { return };
         let actual: BTreeMap<CircuitNumber, ActualCircuit> =
             there.iter().map(|(number, device)| (*number, device.circuit.clone())).collect();
         let mut changed = false;
@@ -257,10 +257,10 @@ impl CircuitAgent {
         }
         let there = match changed {
             false => Some(there),
-            true => self.look(&wanted, attendant, tell),
+            true => self.device_circuits(&wanted, connection, tell),
         };
         if let Some(there) = there {
-            self.report_all(&wanted, &there, attendant);
+            self.report_all(&wanted, &there, connection);
         }
     }
 
@@ -291,10 +291,10 @@ impl CircuitAgent {
 
     /// What is there. A device that does not say is told of, here and to the calendar, and looked
     /// at again: nothing is known of it.
-    fn look(
+    fn device_circuits(
         &mut self,
         wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,
-        attendant: &Attendant,
+        connection: &CalendarConnection,
         tell: &mut impl FnMut(CircuitNotice),
     ) -> Option<BTreeMap<CircuitNumber, DeviceCircuit>> {
         match self.driver.circuits(&self.topology, wanted) {
@@ -307,7 +307,7 @@ impl CircuitAgent {
             Err(error) => {
                 let why = format!("the device does not reply: {}", error.message);
                 for number in wanted.keys() {
-                    self.report(*number, None, Some(why.clone()), attendant);
+                    self.report(*number, None, Some(why.clone()), connection);
                 }
                 if !std::mem::replace(&mut self.is_silent, true) {
                     tell(CircuitNotice::Device(Some(error)));
@@ -344,21 +344,21 @@ impl CircuitAgent {
         &mut self,
         wanted: &BTreeMap<CircuitNumber, DesiredCircuit>,
         there: &BTreeMap<CircuitNumber, DeviceCircuit>,
-        attendant: &Attendant,
+        connection: &CalendarConnection,
     ) {
         self.reported.retain(|number, _| there.contains_key(number) || wanted.contains_key(number));
         for (number, device) in there {
             let odd = (!device.circuit.as_ordered).then(|| "not as it was ordered".to_owned());
             let failing = self.failing.get(number).map(|failing| failing.why.clone());
             let trouble = failing.or(odd).or(device.trouble.clone());
-            self.report(*number, Some(device), trouble, attendant);
+            self.report(*number, Some(device), trouble, connection);
         }
         let missing = wanted.keys().filter(|number| !there.contains_key(number));
         let failing: Vec<(CircuitNumber, String)> = missing
             .filter_map(|number| Some((*number, self.failing.get(number)?.why.clone())))
             .collect();
         for (number, why) in failing {
-            self.report(number, None, Some(why), attendant);
+            self.report(number, None, Some(why), connection);
         }
     }
 
@@ -368,7 +368,7 @@ impl CircuitAgent {
         number: CircuitNumber,
         device: Option<&DeviceCircuit>,
         trouble: Option<String>,
-        attendant: &Attendant,
+        connection: &CalendarConnection,
     ) {
         let up = device.is_some_and(|device| device.circuit.open);
         let rate = device.map(|device| device.circuit.rate).unwrap_or_default();
@@ -389,7 +389,7 @@ impl CircuitAgent {
             addresses: device.and_then(|device| device.addresses),
             trouble,
         };
-        attendant.report(number, report);
+        connection.report(number, report);
         self.reported.insert(number, (Instant::now(), told));
     }
 }

@@ -1,7 +1,7 @@
 //! Steps that take long, in a thread of their own: a circuit opens at its time while another is
 //! made.
 
-use super::attendant::Heard;
+use super::connection::AgentMessage;
 use super::driver::CircuitDriver;
 use farline_core::calendar::Topology;
 use farline_core::calendar::circuit::CircuitStep;
@@ -16,13 +16,13 @@ impl Worker {
     pub(super) fn new(
         mut driver: Box<dyn CircuitDriver>,
         topology: Topology,
-        back: Sender<Heard>,
+        back: Sender<AgentMessage>,
     ) -> Option<Worker> {
         let (steps, to_do) = channel::<CircuitStep>();
         let work = move || {
             while let Ok(step) = to_do.recv() {
                 let done = driver.step(&topology, &step);
-                if back.send(Heard::Did(step, done)).is_err() {
+                if back.send(AgentMessage::Did(step, done)).is_err() {
                     return;
                 }
             }

@@ -115,7 +115,7 @@ pub(super) async fn execute(
             }
             FileOutput::Count(index, PriorLanding::ThisCopy | PriorLanding::Unheard) => {
                 copy.land_one(&end.path(index), &entries[index]);
-                copy.settle();
+                copy.end_transfer();
                 continue;
             }
             FileOutput::Fail(index, error) => {
@@ -123,12 +123,12 @@ pub(super) async fn execute(
                 copy.stats.failures.push((entries[index].path.clone(), error));
                 copy.stats.resumed_bytes =
                     held_of_others.take().unwrap_or(copy.stats.resumed_bytes);
-                copy.settle();
+                copy.end_transfer();
                 continue;
             }
             FileOutput::Link(index) => {
                 end.link(copy, index)?;
-                copy.settle();
+                copy.end_transfer();
                 continue;
             }
             FileOutput::Begin(index) => {
@@ -152,7 +152,7 @@ pub(super) async fn execute(
                 if matches!(landed, Ok(false)) {
                     copy.stats.resumed_bytes =
                         held_of_others.take().unwrap_or(copy.stats.resumed_bytes);
-                    copy.settle();
+                    copy.end_transfer();
                 }
                 FileEvent::Landed(landed)
             }
@@ -161,7 +161,7 @@ pub(super) async fn execute(
                 copy.stats.compared += u64::from(is_compared);
                 copy.land_one(&end.path(index), &entries[index]);
                 end.remember(index, is_compared).await?;
-                copy.settle();
+                copy.end_transfer();
                 continue;
             }
             FileOutput::Abandon { keeps, error } => {

@@ -46,7 +46,7 @@ impl ControlStream {
         remote: &Remote,
         reach: &ConnectOptions,
     ) -> Result<ControlStream, Error> {
-        if remote.via == ControlTransport::Ssh {
+        if remote.transport == ControlTransport::Ssh {
             let (ssh, mut stream) = Ssh::start(remote, reach)?;
             let ssh = Arc::new(ssh);
             let ends = match remote.farline {
@@ -63,7 +63,7 @@ impl ControlStream {
                 tls: None,
             });
         }
-        if remote.via == ControlTransport::OnePort {
+        if remote.transport == ControlTransport::OnePort {
             return ControlStream::over_udp(remote, reach).await;
         }
         let server = format!("{}:{}", remote.host, remote.port);

@@ -352,7 +352,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Takes a finished transfer's totals over and makes ready for the next.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn end_transfer(&mut self) {
         self.keep_path();
         let next = TransferState::new(self.options, self.live.pace.clone());
         let live = std::mem::replace(&mut self.live, Arc::new(next));
@@ -408,6 +408,6 @@ impl<'a> Copy<'a> {
         self.stats.attempts += 1;
         let kept = self.stats.restore(before);
         self.kept.failed(kept);
-        self.settle();
+        self.end_transfer();
     }
 }

@@ -42,8 +42,8 @@ impl Credentials {
     /// # Errors
     /// When a token is wanted and there is none, or it would go in the clear.
     pub(super) fn login(&self, remote: &Remote) -> Result<(String, String), Error> {
-        let is_shown = remote.via == ControlTransport::Gsi
-            || (remote.via == ControlTransport::Ssh && !remote.farline);
+        let is_shown = remote.transport == ControlTransport::Gsi
+            || (remote.transport == ControlTransport::Ssh && !remote.farline);
         if is_shown {
             // Who it is was shown; GFD.20's word for whoever the server takes that for, and no
             // secret.
@@ -52,7 +52,7 @@ impl Credentials {
         }
         let user = remote.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         if user == BEARER && remote.password.is_none() {
-            if remote.via == ControlTransport::Tcp {
+            if remote.transport == ControlTransport::Tcp {
                 let scheme = if remote.farline { "farlines" } else { "ftps" };
                 let message = format!("a token does not go to {} in the clear", remote.host);
                 return Err(Error::new(Fault::You, ErrorCode::CannotEncrypt, message)
@@ -61,7 +61,7 @@ impl Credentials {
             return Ok((user, self.find_token()?));
         }
         // To Farline's own it would go out before the server could refuse it in the clear.
-        let is_private = remote.via != ControlTransport::Tcp;
+        let is_private = remote.transport != ControlTransport::Tcp;
         let named = remote.user.as_ref().filter(|_| is_private).and(self.password.clone());
         let password = remote.password.clone().or(named).unwrap_or_else(|| "farline@".to_owned());
         Ok((user, password))

@@ -218,7 +218,7 @@ impl Download<'_> {
         if let Some((place, entries)) = settled {
             attributes::settle_here(copy, &place, entries).await?;
         }
-        copy.settle();
+        copy.end_transfer();
         Ok(())
     }
 }

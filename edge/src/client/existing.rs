@@ -14,7 +14,7 @@ use super::extraneous::is_below;
 use super::listing;
 use super::one_name::FoundFiles;
 use super::selection::PlannedFile;
-use crate::stores::{join, look, name_of_another};
+use crate::stores::{join, name_of_another, stat_entry};
 use farline_core::copy::{CopyReason, Existing, is_of_one_place};
 use farline_core::gridftp::client::Request;
 use farline_core::gridftp::{Command, CommandOptions as Opts, Fact, FactSet, Pathname};
@@ -108,7 +108,8 @@ async fn kept_here(
         if !is_leaf(ours) || omitted.contains(&index) {
             continue;
         }
-        let there = start.map(|(root, start)| look(root, &join(start, &ours.path), &ours.path));
+        let there =
+            start.map(|(root, start)| stat_entry(root, &join(start, &ours.path), &ours.path));
         let mut is_folder = false;
         let reason = match there {
             Some(Ok((there, stat))) => {
@@ -264,7 +265,7 @@ impl Found {
                 plan_file(copy, name(entry), entry, reason, is_folder);
             }
         }
-        note(copy, &kept, entries, name);
+        record_kept(copy, &kept, entries, name);
         Ok(Omitted { kept, left: refused })
     }
 }
@@ -328,7 +329,7 @@ fn plan_file(
 /// Names what stays, but for links that are the same: a copy counts files. One file alone has no
 /// path below its source, and is named by its target. What an attempt before this one landed is
 /// counted as such.
-fn note(
+fn record_kept(
     copy: &mut Copy<'_>,
     kept: &BTreeSet<usize>,
     entries: &[Entry],

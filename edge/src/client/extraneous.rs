@@ -115,7 +115,7 @@ pub(super) async fn make_room(
         return Ok(!copy.room.is_empty());
     }
     let ours = ours.iter().map(|entry| &entry.path[..]).filter(|path| !taken.contains(path));
-    let known = Known { paths: ours.collect(), not_copied: BTreeSet::new() };
+    let known = SourcePaths { paths: ours.collect(), not_copied: BTreeSet::new() };
     let (top, backups) = (place.top(), place.backups(copy, &there).await?);
     let mut gone = extraneous(&known, &there, &copy.options.selection, (&backups[..], &top[..]));
     // A folder that stays for what is in it keeps all of that.
@@ -210,7 +210,8 @@ pub(super) async fn delete(
     // What cannot be copied is no less there for it: its name is the source's, as what may be below
     // it.
     let not_copied: BTreeSet<&[u8]> = problems.iter().map(|problem| &problem.path[..]).collect();
-    let known = Known { paths: ours.iter().map(|entry| &entry.path[..]).collect(), not_copied };
+    let known =
+        SourcePaths { paths: ours.iter().map(|entry| &entry.path[..]).collect(), not_copied };
     let unread = problems.iter().filter(|problem| may_hide(&problem.error));
     let is_whole = unread.clone().next().is_none();
     let named = unread.map(|problem| (problem.path.clone(), problem.error.clone()));
@@ -537,12 +538,12 @@ fn of_another_kind<'a>(
 }
 
 /// What a source has.
-struct Known<'a> {
+struct SourcePaths<'a> {
     paths: BTreeSet<&'a [u8]>,
     not_copied: BTreeSet<&'a [u8]>,
 }
 
-impl Known<'_> {
+impl SourcePaths<'_> {
     fn has(&self, path: &[u8]) -> bool {
         self.paths.contains(path)
             || self.not_copied.contains(path)
@@ -553,7 +554,7 @@ impl Known<'_> {
 /// What of `there` is not `known` and not excluded, folders after what is in them. A folder with
 /// something in it that stays, stays.
 fn extraneous<'a>(
-    known: &Known<'_>,
+    known: &SourcePaths<'_>,
     there: &'a [Entry],
     selection: &Selection,
     (backups, top): (&[Backup], &[u8]),

@@ -242,21 +242,21 @@ pub(super) async fn refuse_elsewhere(
 }
 
 /// A folder that is synced from or to: it, the folders above it, and its host, where that is known.
-struct Whereabouts {
+struct FolderLocation {
     host: Option<String>,
     above: Vec<Option<Identity>>,
 }
 
-impl Whereabouts {
-    async fn of(place: &Location, control: Option<&mut Control>) -> Option<Whereabouts> {
+impl FolderLocation {
+    async fn of(place: &Location, control: Option<&mut Control>) -> Option<FolderLocation> {
         match (place, control) {
             (Location::Local(path), _) => {
-                Some(Whereabouts { host: kernel_id(), above: above(path) })
+                Some(FolderLocation { host: kernel_id(), above: above(path) })
             }
             (Location::Remote(remote), Some(control)) => {
                 let host = control.features().host.clone();
                 let above = Identity::there(control, above_there(&remote.path)).await;
-                Some(Whereabouts { host, above })
+                Some(FolderLocation { host, above })
             }
             _ => None,
         }
@@ -272,8 +272,8 @@ pub(super) async fn refuse_deleted(
     (from, sender): (&Location, Option<&mut Control>),
     (to, mut receiver): (&Location, Option<&mut Control>),
 ) -> Result<(), Error> {
-    let source = Whereabouts::of(from, sender).await;
-    let target = Whereabouts::of(to, receiver.as_deref_mut()).await;
+    let source = FolderLocation::of(from, sender).await;
+    let target = FolderLocation::of(to, receiver.as_deref_mut()).await;
     let (Some(source), Some(target)) = (source, target) else { return Ok(()) };
     let (Some(Some(own)), Some(Some(folder))) = (source.above.first(), target.above.first()) else {
         return Ok(());

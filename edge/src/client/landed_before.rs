@@ -76,7 +76,7 @@ impl Copy<'_> {
             }
         }
         self.land_one(path, entry);
-        self.settle();
+        self.end_transfer();
     }
 
     /// Says how many were left alone in all attempts, and by what they are known.

@@ -20,7 +20,7 @@ pub fn grant_line(
     reach: &ConnectOptions,
     session: Option<u64>,
 ) -> Result<LineGrant, Error> {
-    if remote.via == ControlTransport::Ssh {
+    if remote.transport == ControlTransport::Ssh {
         let message = format!("{remote}: a node that ssh starts is no far end of line tests");
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message).hint(format!(
             "run farline serve {AllowLine} RATE there, and name it as farline://HOST:PORT"

@@ -179,6 +179,6 @@ pub(super) async fn run(
     });
     let landed = moved.await.map_err(|error| kept_of(error, to, &name, contents))?;
     copy.take_landed(landed);
-    copy.settle();
+    copy.end_transfer();
     Ok(())
 }

@@ -55,7 +55,7 @@ pub struct Remote {
     /// Host name or address, an IPv6 address without its brackets.
     pub host: String,
     /// What carries the control channel.
-    pub via: ControlTransport,
+    pub transport: ControlTransport,
     /// The control port; ssh knows its own, where this is none (0).
     pub port: u16,
     /// The path, percent-decoded; absolute, as every GridFTP client has it, or over ssh relative to
@@ -81,7 +81,7 @@ const SSH_PORT: u16 = 0;
 /// What a URL of a server begins with.
 struct Scheme {
     name: &'static str,
-    via: ControlTransport,
+    transport: ControlTransport,
     farline: bool,
     /// Where it listens, when the URL does not say it.
     port: u16,
@@ -97,8 +97,13 @@ const SCHEMES: [Scheme; 7] = [
     scheme("farlineq", ControlTransport::OnePort, true, GRIDFTP_PORT),
 ];
 
-const fn scheme(name: &'static str, via: ControlTransport, farline: bool, port: u16) -> Scheme {
-    Scheme { name, via, farline, port }
+const fn scheme(
+    name: &'static str,
+    transport: ControlTransport,
+    farline: bool,
+    port: u16,
+) -> Scheme {
+    Scheme { name, transport, farline, port }
 }
 
 impl Location {
@@ -219,7 +224,7 @@ impl Remote {
         stores: &StoreRegistry,
         shown: &str,
     ) -> Result<Remote, Error> {
-        let &Scheme { name, via, farline, port: usual } = scheme;
+        let &Scheme { name, transport, farline, port: usual } = scheme;
         let wrong = |what: &str| {
             Error::new(Fault::You, ErrorCode::BadUrl, format!("{shown}: {what}"))
                 .hint(format!("write {name}://host:port/path"))
@@ -268,7 +273,7 @@ impl Remote {
                 (Some(text(user)?), password.map(text).transpose()?)
             }
         };
-        if via == ControlTransport::Ssh {
+        if transport == ControlTransport::Ssh {
             let is_option = |name: &str| name.starts_with('-');
             if is_option(host) || user.as_deref().is_some_and(is_option) {
                 return Err(wrong("no host and no user can be called so"));
@@ -298,7 +303,7 @@ impl Remote {
             user,
             password,
             host: host.to_owned(),
-            via,
+            transport,
             port,
             path,
             farline,
@@ -309,7 +314,7 @@ impl Remote {
 
     /// The server, for people.
     pub fn server(&self) -> String {
-        if self.via == ControlTransport::Ssh {
+        if self.transport == ControlTransport::Ssh {
             self.host.clone()
         } else {
             format!("{}:{}", self.host, self.port)
@@ -342,7 +347,7 @@ impl Remote {
 
     /// The server as in a URL, with the user and without a password.
     pub fn place(&self) -> String {
-        let scheme = match self.via {
+        let scheme = match self.transport {
             ControlTransport::Tls => "ftps",
             ControlTransport::Gsi => "gsiftp",
             ControlTransport::OnePort => "farlineq",
@@ -448,7 +453,7 @@ fn over_ssh(text: &[u8]) -> Result<Option<Remote>, Error> {
         user,
         password: None,
         host: host.to_owned(),
-        via: ControlTransport::Ssh,
+        transport: ControlTransport::Ssh,
         port: 22,
         path,
         farline: true,
@@ -486,10 +491,11 @@ impl fmt::Display for Remote {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (host, path) = (self.host_in_url(), String::from_utf8_lossy(&self.path));
-        if self.via == ControlTransport::Ssh && self.farline {
+        if self.transport == ControlTransport::Ssh && self.farline {
             return write!(f, "{host}:{path}");
         }
-        let is_own = |scheme: &&Scheme| (scheme.via, scheme.farline) == (self.via, self.farline);
+        let is_own =
+            |scheme: &&Scheme| (scheme.transport, scheme.farline) == (self.transport, self.farline);
         let scheme = SCHEMES.iter().find(is_own).map_or("farline", |scheme| scheme.name);
         write!(f, "{scheme}://{host}{}{path}", self.port_in_url())?;
         match &self.store {

@@ -132,7 +132,7 @@ impl RetryListener {
         RetryListener(Some(Arc::new(tell)))
     }
 
-    pub(super) fn tell(&self, notice: &RetryNotice) {
+    pub(super) fn notify(&self, notice: &RetryNotice) {
         if let Some(tell) = &self.0 {
             tell(notice);
         }

@@ -394,8 +394,8 @@ impl CopyStats {
 
     /// Takes in what the channels of a pass that is over know of their devices.
     pub(super) fn count_completions(&mut self, channels: &[Box<dyn Channel>]) {
-        for noticed in channels.iter().filter_map(|channel| channel.noticed()) {
-            self.completions = Some(self.completions.unwrap_or_default().and(noticed));
+        for stats in channels.iter().filter_map(|channel| channel.completion_stats()) {
+            self.completions = Some(self.completions.unwrap_or_default().and(stats));
         }
     }
 

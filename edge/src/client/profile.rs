@@ -37,7 +37,7 @@ pub struct Consent {
 
 /// A session whose data, zeros, goes in the clear.
 async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u64>), Error> {
-    if remote.via == ControlTransport::Ssh {
+    if remote.transport == ControlTransport::Ssh {
         return Err(Error::new(
             Fault::You,
             ErrorCode::Unsupported,
@@ -48,7 +48,7 @@ async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u
             Setting::AllowProfile
         )));
     }
-    if remote.via == ControlTransport::OnePort {
+    if remote.transport == ControlTransport::OnePort {
         let message = format!("{remote}: what is measured are streams of TCP");
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message).hint(
             "name it as farline://HOST:PORT, or as farlines://HOST:PORT for channels that encrypt",

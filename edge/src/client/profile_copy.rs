@@ -36,7 +36,7 @@ impl NullSink<'_> {
         staged: Staged,
     ) -> Result<Repetition, Error> {
         let driver = staged.driver;
-        if driver.is_encrypted() && self.remote.via != ControlTransport::Tls {
+        if driver.is_encrypted() && self.remote.transport != ControlTransport::Tls {
             let message =
                 format!("{} needs a control connection that is encrypted", driver.title());
             return Err(Error::new(Fault::You, ErrorCode::CannotEncrypt, message)

@@ -117,7 +117,7 @@ pub(super) fn receive_layout(
         wire_offset: 0,
         channels: resources.channels,
         acceptor: resources.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
-        growth: live.growth(tally, &tell),
+        on_resize: live.on_resize(tally, &tell),
         slots: resources.slots,
         writers: 2,
         digests,

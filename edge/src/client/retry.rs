@@ -74,7 +74,7 @@ pub(super) async fn with_retries(
         }
         copy.stats.last_failure = Some(failed.error.message.clone());
         let notice = RetryNotice { error: failed.error, failures: backoff.failures(), wait };
-        copy.options.on_retry.tell(&notice);
+        copy.options.on_retry.notify(&notice);
         sleep(copy, wait, is_there).await.map_err(|reason| match moved {
             true => interrupted(reason, "`farline partials ls`, here or at the node,"),
             false => reason,

@@ -109,7 +109,7 @@ pub(super) fn send_layout<'a>(
             .get()
             .filter(|_| std::ptr::eq(tally, &live.tally))
             .map(|start| (start, &tell as Notify<'_>)),
-        growth: live.growth(tally, &tell),
+        on_resize: live.on_resize(tally, &tell),
         held: live.rate.zip(live.live_rate.clone()),
         yields: live
             .rate

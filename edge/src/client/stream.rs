@@ -103,7 +103,7 @@ pub(super) async fn run(
     copy.stats.bytes += landed.bytes;
     copy.stats.files += landed.files;
     copy.stats.failures.extend(landed.failures);
-    copy.settle();
+    copy.end_transfer();
     Ok(())
 }
 
@@ -205,7 +205,7 @@ pub(super) async fn to_node(
     copy.stats.verified_how = "not verified: the digest of a stream is not compared";
     copy.stats.bytes += len;
     copy.stats.files += 1;
-    copy.settle();
+    copy.end_transfer();
     copy.let_go(control);
     Ok(())
 }

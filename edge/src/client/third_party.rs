@@ -87,7 +87,7 @@ pub(super) async fn run(
         let there = Target { path: &target, is_folder, folder };
         files::copy(copy, &mut ends, there, &entries, choice.streams).await?;
     }
-    copy.settle();
+    copy.end_transfer();
     Ok(())
 }
 
@@ -158,7 +158,7 @@ async fn tell_wishes(copy: &mut Copy<'_>, ends: &mut Ends<'_>, folder: &[u8]) ->
 /// are between this host and either; with a server that knows no proxies they are anybody's.
 /// Returns whether they are encrypted.
 async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Error> {
-    let by_gsi = [ends.from, ends.to].map(|remote| remote.via == ControlTransport::Gsi);
+    let by_gsi = [ends.from, ends.to].map(|remote| remote.transport == ControlTransport::Gsi);
     match by_gsi {
         [true, true] => {
             let is_private = ends.sender.encrypts_grid(reach) || ends.receiver.encrypts_grid(reach);

@@ -217,7 +217,7 @@ impl<'a> ToServer<'a> {
 
     /// Goes on in another session with the server.
     async fn log_in_again(&mut self, copy: &mut Copy<'_>) -> Result<(), Error> {
-        copy.settle();
+        copy.end_transfer();
         if let Some(partial) = &mut self.partial {
             partial.take_back(self.control);
         }
@@ -248,7 +248,7 @@ impl<'a> ToServer<'a> {
     }
 
     /// Gives the file that has landed its time, if the server knows how.
-    async fn settle(&mut self, copy: &mut Copy<'_>) {
+    async fn set_landed_time(&mut self, copy: &mut Copy<'_>) {
         if self.sets_times {
             let (target, modified) = (&self.targets[self.file], self.entry().modified_ns);
             self.sets_times = set_time(copy, self.control, target, modified).await;
@@ -333,7 +333,7 @@ impl FileEnd for ToServer<'_> {
             return Ok(false);
         }
         self.partial.take().into_iter().for_each(RemotePartial::landed);
-        self.settle(copy).await;
+        self.set_landed_time(copy).await;
         Ok(true)
     }
 
@@ -345,7 +345,7 @@ impl FileEnd for ToServer<'_> {
     async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
         let Some(partial) = self.partial.take() else { return Ok(true) };
         partial.land(self.control).await?;
-        self.settle(copy).await;
+        self.set_landed_time(copy).await;
         Ok(true)
     }
 

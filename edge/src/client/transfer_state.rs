@@ -68,11 +68,11 @@ impl Followed {
         let sample = handle.sample();
         let connection = sample.flow.filter(|_| sample.tcp.is_none()).map(|flow| flow.connection);
         let followed = Followed { handle, connection, before: Sent::default() };
-        let before = followed.look()?;
+        let before = followed.sample()?;
         Some(Followed { before, ..followed })
     }
 
-    fn look(&self) -> Option<Sent> {
+    fn sample(&self) -> Option<Sent> {
         let sample = self.handle.sample();
         match (sample.tcp, sample.flow) {
             (Some(info), _) => Some(Sent { arrived: info.bytes_acked, again: 0 }),
@@ -82,7 +82,7 @@ impl Followed {
 
     /// What it did since.
     fn since(&self) -> Sent {
-        let Sent { arrived, again } = self.look().unwrap_or(self.before);
+        let Sent { arrived, again } = self.sample().unwrap_or(self.before);
         Sent {
             arrived: arrived.saturating_sub(self.before.arrived),
             again: again.saturating_sub(self.before.again),
@@ -126,7 +126,7 @@ impl TransferState {
     }
 
     /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
-    pub(super) fn growth<'a>(&self, tally: &Tally, tell: Notify<'a>) -> Option<Notify<'a>> {
+    pub(super) fn on_resize<'a>(&self, tally: &Tally, tell: Notify<'a>) -> Option<Notify<'a>> {
         (self.is_elastic() && std::ptr::eq(tally, &self.tally)).then_some(tell)
     }
 

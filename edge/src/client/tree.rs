@@ -82,7 +82,7 @@ pub(super) async fn execute(
                 continue;
             }
             Output::Settle => {
-                copy.settle();
+                copy.end_transfer();
                 continue;
             }
             Output::End(result) => {

@@ -72,7 +72,7 @@ pub(super) async fn landed(
         copy.stats.compared += landed.len() as u64;
         copy.stats.verified = true;
         copy.stats.verified_how = checksum::compared_how(algorithm);
-        copy.settle();
+        copy.end_transfer();
     }
     Ok(landed)
 }

@@ -289,7 +289,7 @@ async fn to_farline(
     let unnamed = copy.take_unlanded(control, upload.layout.entries());
     copy.discount(unnamed);
     copy.conclude(control, summary);
-    copy.settle();
+    copy.end_transfer();
     Ok(())
 }
 

@@ -29,10 +29,11 @@ impl IssuerKeys {
     /// In words, when the text is no set, or nothing in it is of use.
     pub(super) fn read(text: &[u8]) -> Result<IssuerKeys, String> {
         #[derive(Deserialize)]
-        struct Set {
+        struct JsonWebKeySet {
             keys: Vec<Value>,
         }
-        let Set { keys } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let JsonWebKeySet { keys } =
+            serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let count = keys.len();
         let known = keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
         let usable: Vec<Jwk> = known.filter(is_usable).collect();

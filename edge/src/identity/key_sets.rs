@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long keys are taken for good without asking again, whatever the issuer says.
-const KEPT: std::ops::RangeInclusive<Duration> =
+const CACHED_FOR: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(5 * 60)..=Duration::from_secs(24 * 60 * 60);
 /// The same where it says nothing.
 const USUALLY_KEPT: Duration = Duration::from_secs(60 * 60);
@@ -48,7 +48,7 @@ struct Discovery {
 
 #[derive(Debug, Default)]
 struct State {
-    keys: Option<Kept>,
+    keys: Option<CachedKeys>,
     /// When the last fetch began.
     tried: Option<Instant>,
     is_running: bool,
@@ -58,7 +58,7 @@ struct State {
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct CachedKeys {
     keys: Arc<str>,
     at: Instant,
     good_for: Duration,
@@ -110,7 +110,7 @@ impl Discovery {
 
     fn keys(self: &Arc<Discovery>, id: Option<&str>, now: Instant) -> Result<Arc<str>, String> {
         let mut state = lock(&self.state);
-        let (is_fresh, found) = state.look(id, now);
+        let (is_fresh, found) = state.lookup(id, now);
         let is_due = state.tried.is_none_or(|at| now.saturating_duration_since(at) >= EVERY);
         if !(is_fresh && found.is_some()) && is_due {
             self.begin(&mut state, now);
@@ -128,7 +128,7 @@ impl Discovery {
         }
         match &state.keys {
             // That the id is not among them is said by whoever looks for it.
-            Some(kept) if kept.holds(now) => Ok(Arc::clone(&kept.keys)),
+            Some(cached) if cached.holds(now) => Ok(Arc::clone(&cached.keys)),
             _ if state.is_running => Err(format!("the keys of {} are on their way", self.url)),
             _ => Err(format!("the keys of {} cannot be had: {}", self.url, state.failure)),
         }
@@ -148,7 +148,7 @@ impl Discovery {
                 state.is_running = false;
                 match came {
                     Ok((keys, good_for)) => {
-                        state.keys = Some(Kept { keys, at: now, good_for });
+                        state.keys = Some(CachedKeys { keys, at: now, good_for });
                         state.failure.clear();
                     }
                     Err(why) => state.failure = why,
@@ -171,7 +171,7 @@ impl Discovery {
             IssuerKeys::read(&body).map_err(|why| format!("{place}: {why}"))?;
             let keys = String::from_utf8_lossy(&body);
             let good_for = max_age.map_or(USUALLY_KEPT, Duration::from_secs);
-            Ok((Arc::from(keys), good_for.clamp(*KEPT.start(), *KEPT.end())))
+            Ok((Arc::from(keys), good_for.clamp(*CACHED_FOR.start(), *CACHED_FOR.end())))
         };
         let within = runtime
             .map_err(|error| error.to_string())?
@@ -204,21 +204,21 @@ pub(super) fn place_of_keys(url: &str, document: &[u8]) -> Result<String, String
 
 impl State {
     /// Whether what there is needs no fetch yet, and the keys if `id` is among them.
-    fn look(&self, id: Option<&str>, now: Instant) -> (bool, Option<Arc<str>>) {
-        let Some(kept) = self.keys.as_ref().filter(|kept| kept.holds(now)) else {
+    fn lookup(&self, id: Option<&str>, now: Instant) -> (bool, Option<Arc<str>>) {
+        let Some(cached) = self.keys.as_ref().filter(|cached| cached.holds(now)) else {
             return (false, None);
         };
-        let set = IssuerKeys::read(kept.keys.as_bytes());
+        let set = IssuerKeys::read(cached.keys.as_bytes());
         let is_there = set.is_ok_and(|set| id.is_none_or(|id| set.has(id)));
-        let is_fresh = now.saturating_duration_since(kept.at) < kept.good_for;
-        (is_fresh, is_there.then(|| Arc::clone(&kept.keys)))
+        let is_fresh = now.saturating_duration_since(cached.at) < cached.good_for;
+        (is_fresh, is_there.then(|| Arc::clone(&cached.keys)))
     }
 }
 
-impl Kept {
+impl CachedKeys {
     /// Whether they count at all.
     fn holds(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) < *KEPT.end()
+        now.saturating_duration_since(self.at) < *CACHED_FOR.end()
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
         known.keys(Some("one"), now + 299 * SECOND).expect("keys");
         assert_eq!(server.asked("/jwks"), 1);
         server.put("/jwks", "", "gone");
-        let day = *KEPT.end();
+        let day = *CACHED_FOR.end();
         known.keys(Some("one"), now + day - SECOND).expect("old keys");
         // The fetch that began then brings nothing, nor does the next.
         let refused = known.keys(Some("one"), now + day + 120 * SECOND).expect_err("too old");

@@ -13,10 +13,10 @@ use tokio::sync::Semaphore;
 /// A password's hash, in the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH`; or
 /// `pam:SERVICE`, where this host's PAM knows it.
 #[derive(Clone)]
-pub struct StoredPassword(Known);
+pub struct StoredPassword(PasswordSource);
 
 #[derive(Clone)]
-enum Known {
+enum PasswordSource {
     Hash(String, Arc<Recent>),
     ByPam(Arc<PamService>),
 }
@@ -24,8 +24,10 @@ enum Known {
 impl PartialEq for StoredPassword {
     fn eq(&self, other: &StoredPassword) -> bool {
         match (&self.0, &other.0) {
-            (Known::Hash(own, _), Known::Hash(other, _)) => own == other,
-            (Known::ByPam(own), Known::ByPam(other)) => own.name() == other.name(),
+            (PasswordSource::Hash(own, _), PasswordSource::Hash(other, _)) => own == other,
+            (PasswordSource::ByPam(own), PasswordSource::ByPam(other)) => {
+                own.name() == other.name()
+            }
             _ => false,
         }
     }
@@ -84,14 +86,14 @@ impl StoredPassword {
     pub fn new(text: &str) -> Result<StoredPassword, String> {
         if let Some(service) = text.strip_prefix("pam:") {
             let service = PamService::named(service)?;
-            return Ok(StoredPassword(Known::ByPam(Arc::new(service))));
+            return Ok(StoredPassword(PasswordSource::ByPam(Arc::new(service))));
         }
         let wrong = "a password is its argon2id hash, as `argon2 SALT -id -e` prints it of one without a line's end";
         let hash = PasswordHash::new(text).map_err(|_| wrong.to_owned())?;
         let memory: Option<u32> = hash.params.get_decimal("m");
         match (Algorithm::try_from(hash.algorithm.as_str()), memory) {
             (Ok(Algorithm::Argon2id), Some(memory)) if memory <= MOST_MEMORY => {
-                Ok(StoredPassword(Known::Hash(text.to_owned(), Arc::default())))
+                Ok(StoredPassword(PasswordSource::Hash(text.to_owned(), Arc::default())))
             }
             (Ok(Algorithm::Argon2id), Some(_)) => {
                 Err("a password's hash takes more than 1 GiB to compare".to_owned())
@@ -106,16 +108,16 @@ impl StoredPassword {
     /// When a process that asks PAM cannot be started.
     pub(super) fn start(&self) -> Result<(), Error> {
         match &self.0 {
-            Known::Hash(..) => Ok(()),
-            Known::ByPam(service) => service.start(),
+            PasswordSource::Hash(..) => Ok(()),
+            PasswordSource::ByPam(service) => service.start(),
         }
     }
 
     /// The turns of the processes that ask PAM for it; none where it is compared here.
     pub(super) fn pam_turns(&self) -> Option<Arc<Semaphore>> {
         match &self.0 {
-            Known::Hash(..) => None,
-            Known::ByPam(service) => Some(service.turns()),
+            PasswordSource::Hash(..) => None,
+            PasswordSource::ByPam(service) => Some(service.turns()),
         }
     }
 
@@ -126,7 +128,7 @@ impl StoredPassword {
     /// In words, when PAM cannot be asked.
     pub(super) fn is(&self, user: Option<&str>, password: &[u8]) -> Result<bool, String> {
         match &self.0 {
-            Known::Hash(hash, recent) => {
+            PasswordSource::Hash(hash, recent) => {
                 // Of a name that is nobody's the time must not tell whose password was said.
                 let recent = user.map(|_| recent);
                 if recent.is_some_and(|recent| recent.is(password, Instant::now())) {
@@ -141,7 +143,7 @@ impl StoredPassword {
                 }
                 Ok(is_right)
             }
-            Known::ByPam(service) => service.is(user, password),
+            PasswordSource::ByPam(service) => service.is(user, password),
         }
     }
 }
@@ -242,7 +244,7 @@ mod tests {
         let remembers = |user, password: &[u8]| {
             let stored = StoredPassword::new(SECRET).expect("a hash");
             let _ = stored.is(user, password);
-            let Known::Hash(_, recent) = &stored.0 else { return false };
+            let PasswordSource::Hash(_, recent) = &stored.0 else { return false };
             lock(&recent.0).is_some()
         };
         assert!(remembers(Some("alice"), b"secret"));

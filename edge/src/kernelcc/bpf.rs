@@ -95,15 +95,15 @@ impl Registration {
 
 /// Notes who holds `name`. Where a link ends with its process the kernel knows that better; where
 /// none does, what has no record is not told from what a killed process left.
-fn note(
+fn record_holder(
     name: ControlName,
     object: &Object,
-    wish: &CcRequest,
+    request: &CcRequest,
     is_link: bool,
 ) -> Result<Option<Record>, Error> {
     let ring = object.maps().find(|map| map.map_type() == MapType::RingBuf);
     let ring = ring.and_then(|map| Some(map.info().ok()?.info.id));
-    match Record::new(&record::holders(), name, ring, wish.offered) {
+    match Record::new(&record::holders(), name, ring, request.offered) {
         Ok(record) => Ok(Some(record)),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(taken(name)),
         Err(_) if is_link => Ok(None),
@@ -130,7 +130,7 @@ pub(super) fn register(
     algorithm: Algorithm,
     set: Constants,
     name: ControlName,
-    wish: &CcRequest,
+    request: &CcRequest,
     kernel: Kernel,
 ) -> Result<Registration, Error> {
     let failed = |doing: &str, error: &libbpf_rs::Error| explain(name, doing, error);
@@ -141,24 +141,24 @@ pub(super) fn register(
             format!("the object of {algorithm} {what}"),
         )
     };
-    let image = match wish.saved {
+    let image = match request.saved {
         Some(_) => object::resuming(),
         None => object::object(algorithm).ok_or_else(|| missing("is not there"))?,
     };
     listen();
     let mut open =
         ObjectBuilder::default().open_memory(image).map_err(|error| failed("reading", &error))?;
-    prepare(&mut open, algorithm, set, name, wish, kernel.links && !wish.without_link)
+    prepare(&mut open, algorithm, set, name, request, kernel.links && !request.without_link)
         .map_err(|error| failed("preparing", &error))?;
     let mut object = open.load().map_err(|error| failed("loading", &error))?;
-    let is_link = kernel.links && !wish.without_link;
-    let record = if wish.pin { None } else { note(name, &object, wish, is_link)? };
+    let is_link = kernel.links && !request.without_link;
+    let record = if request.pin { None } else { record_holder(name, &object, request, is_link)? };
     let operations = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
     let mut link = match operations.map(|mut map| map.attach_struct_ops()) {
         Some(link) => link.map_err(|error| failed("registering", &error))?,
         None => return Err(missing("has no operations")),
     };
-    if wish.pin {
+    if request.pin {
         pin(&mut link, &mut object, name, is_link)?;
     }
     Ok(Registration { _link: link, object, _record: record })
@@ -169,16 +169,16 @@ fn prepare(
     algorithm: Algorithm,
     set: Constants,
     name: ControlName,
-    wish: &CcRequest,
+    request: &CcRequest,
     link: bool,
 ) -> Result<(), libbpf_rs::Error> {
     for mut map in open.maps_mut() {
         if map.name().to_string_lossy().ends_with(object::CONFIG) {
             if let Some(config) = map.initial_value_mut() {
-                object::write_config(config, set, wish.sample_every, name);
+                object::write_config(config, set, request.sample_every, name);
             }
         } else if map.name().to_string_lossy().ends_with(object::SAVED) {
-            if let (Some(place), Some(saved)) = (map.initial_value_mut(), wish.saved) {
+            if let (Some(place), Some(saved)) = (map.initial_value_mut(), request.saved) {
                 object::write_saved(place, saved);
             }
         } else if map.name().to_string_lossy() == object::map_name(algorithm) {
@@ -243,7 +243,7 @@ fn pin(
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 fn listen() {
-    fn note(_: PrintLevel, text: String) {
+    fn keep_message(_: PrintLevel, text: String) {
         if let Ok(mut said) = SAID.lock()
             && said.len() < 16_384
         {
@@ -253,7 +253,7 @@ fn listen() {
     if let Ok(mut said) = SAID.lock() {
         said.clear();
     }
-    set_print(Some((PrintLevel::Warn, note)));
+    set_print(Some((PrintLevel::Warn, keep_message)));
 }
 
 fn explain(name: ControlName, doing: &str, error: &libbpf_rs::Error) -> Error {

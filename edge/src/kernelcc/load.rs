@@ -71,14 +71,14 @@ impl CcGuard {
     }
 }
 
-/// Makes the control of `wish` available to this process, by itself.
+/// Makes the control of `request` available to this process, by itself.
 ///
 /// # Errors
 /// As [`super::obtain`].
-pub(super) fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
-    let named = match wish.control == Algorithm::Held {
+pub(super) fn obtain(request: &CcRequest) -> Result<CcGuard, Error> {
+    let named = match request.control == Algorithm::Held {
         true => Ok(Algorithm::Held),
-        false => wish.control.as_str().parse::<Algorithm>(),
+        false => request.control.as_str().parse::<Algorithm>(),
     };
     let algorithm = named.map_err(|error| {
         error.hint(format!(
@@ -86,8 +86,8 @@ pub(super) fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
             listed(&host::available())
         ))
     });
-    let name = wish.name.unwrap_or(wish.control);
-    match (ControlName::to_register(name.as_str()), wish.name) {
+    let name = request.name.unwrap_or(request.control);
+    match (ControlName::to_register(name.as_str()), request.name) {
         (Ok(_), _) => {}
         (Err(error), Some(_)) => return Err(error),
         // Nobody asked to register by it: it is no control, and no bad name.
@@ -99,17 +99,17 @@ pub(super) fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     let living = matches!(claim, Claim::Living(_));
     // What this process loads, its transfers share.
     let mut table = loaded::table();
-    if is_there && wish.is_plain() {
+    if is_there && request.is_plain() {
         let offered = matches!(claim, Claim::Living(ref entry) if entry.offered);
         if living && !offered && algorithm.is_ok() {
             // Somebody's own, which goes with a transfer that is not ours.
-            return match table.shared(wish.control) {
+            return match table.shared(request.control) {
                 Some(loaded) => Ok(of(loaded, Constants::default())),
-                None if wish.offered => Err(taken(name)),
+                None if request.offered => Err(taken(name)),
                 None => load(
-                    wish,
+                    request,
                     algorithm?,
-                    private_name(&format!("{:.4}_", wish.control))?,
+                    private_name(&format!("{:.4}_", request.control))?,
                     &mut table,
                 ),
             };
@@ -118,20 +118,20 @@ pub(super) fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
         return Ok(CcGuard::native(name, if ours { CcOrigin::Farline } else { CcOrigin::Native }));
     }
     if is_there
-        && wish.name.is_none()
-        && wish.set == Some(Constants::Linux)
+        && request.name.is_none()
+        && request.set == Some(Constants::Linux)
         && !living
         && !is_pinned(name)
     {
         return Ok(CcGuard::native(name, CcOrigin::Native));
     }
-    if !is_there && wish.name.is_none() && wish.set != Some(Constants::Paper) {
+    if !is_there && request.name.is_none() && request.set != Some(Constants::Paper) {
         // A name of its own that this process or another registered while the plain one was taken.
-        if let Some(loaded) = table.shared(wish.control).filter(|_| wish.is_plain()) {
+        if let Some(loaded) = table.shared(request.control).filter(|_| request.is_plain()) {
             return Ok(of(loaded, Constants::default()));
         }
-        if wish.control != Algorithm::Held && host::probe_module(name) {
-            let loaded = table.keep(wish, Loaded::module(name));
+        if request.control != Algorithm::Held && host::probe_module(name) {
+            let loaded = table.keep(request, Loaded::module(name));
             return Ok(CcGuard { loaded: Some(loaded), ..CcGuard::native(name, CcOrigin::Module) });
         }
     }
@@ -139,12 +139,14 @@ pub(super) fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
     if is_brought(algorithm) && is_there {
         return Err(taken(name));
     }
-    match load(wish, algorithm, name, &mut table) {
+    match load(request, algorithm, name, &mut table) {
         // Somebody took it since the look above.
         Err(error)
-            if error.code == ErrorCode::CongestionTaken && wish.is_plain() && !wish.offered =>
+            if error.code == ErrorCode::CongestionTaken
+                && request.is_plain()
+                && !request.offered =>
         {
-            load(wish, algorithm, private_name(&format!("{:.4}_", wish.control))?, &mut table)
+            load(request, algorithm, private_name(&format!("{:.4}_", request.control))?, &mut table)
         }
         loaded => loaded,
     }
@@ -175,10 +177,10 @@ fn private_name(begins: &str) -> Result<ControlName, Error> {
 /// As [`obtain`]; a kernel whose CUBIC no program may call is too old.
 pub(super) fn resuming(saved: SavedPath) -> Result<CcGuard, Error> {
     let name = private_name(ControlName::RESUMING)?;
-    let wish =
+    let request =
         CcRequest { name: Some(name), saved: Some(saved), ..CcRequest::new(Algorithm::Cubic) };
-    let loaded = hold(Algorithm::Cubic, Constants::Linux, name, wish.clone(), bpf::kernel()?)?;
-    Ok(of(loaded::table().keep(&wish, loaded), Constants::Linux))
+    let loaded = hold(Algorithm::Cubic, Constants::Linux, name, request.clone(), bpf::kernel()?)?;
+    Ok(of(loaded::table().keep(&request, loaded), Constants::Linux))
 }
 
 fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {
@@ -194,7 +196,7 @@ fn of(loaded: Arc<Loaded>, set: Constants) -> CcGuard {
 
 /// Loads Farline's own and registers it as `name`.
 fn load(
-    wish: &CcRequest,
+    request: &CcRequest,
     algorithm: Algorithm,
     name: ControlName,
     table: &mut Table<'_>,
@@ -203,14 +205,14 @@ fn load(
         return Err(native_alone(algorithm));
     }
     let kernel = bpf::kernel()?;
-    let set = wish.set.unwrap_or_default();
-    let loaded = hold(algorithm, set, name, wish.clone(), kernel)?;
-    if wish.pin {
+    let set = request.set.unwrap_or_default();
+    let loaded = hold(algorithm, set, name, request.clone(), kernel)?;
+    if request.pin {
         // It lasts without what loaded it.
         drop(loaded);
         return Ok(CcGuard { set: Some(set), ..CcGuard::native(name, CcOrigin::Bpf) });
     }
-    Ok(of(table.keep(wish, loaded), set))
+    Ok(of(table.keep(request, loaded), set))
 }
 
 /// Names next to each other.
@@ -246,12 +248,12 @@ fn hold(
     algorithm: Algorithm,
     set: Constants,
     name: ControlName,
-    wish: CcRequest,
+    request: CcRequest,
     kernel: Kernel,
 ) -> Result<Loaded, Error> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();
-    let work = move || match bpf::register(algorithm, set, name, &wish, kernel) {
+    let work = move || match bpf::register(algorithm, set, name, &request, kernel) {
         Err(error) => drop(tell.send(Err(error))),
         Ok(registered) => {
             if tell.send(Ok(registered.events())).is_ok() {

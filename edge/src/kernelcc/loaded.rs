@@ -94,7 +94,7 @@ impl super::CcGuard {
     }
 }
 
-/// What one wish had loaded.
+/// What one request had loaded.
 struct Entry {
     control: ControlName,
     /// Whether any control of that name served.
@@ -121,12 +121,12 @@ impl Table<'_> {
             .find(|loaded| !loaded.over.load(Ordering::Relaxed))
     }
 
-    /// Notes what was loaded for `wish`.
-    pub(super) fn keep(&mut self, wish: &CcRequest, loaded: Loaded) -> Arc<Loaded> {
+    /// Notes what was loaded for `request`.
+    pub(super) fn keep(&mut self, request: &CcRequest, loaded: Loaded) -> Arc<Loaded> {
         let loaded = Arc::new(loaded);
         let entry = Entry {
-            control: wish.control,
-            plain: wish.is_plain(),
+            control: request.control,
+            plain: request.is_plain(),
             loaded: Arc::downgrade(&loaded),
         };
         self.0.push(entry);

@@ -195,9 +195,9 @@ fn end(mut process: Child, within: Duration) {
 }
 
 /// Obtains a control by the process that loads for this one; nothing where none does.
-pub(super) fn obtain(wish: &CcRequest) -> Option<Result<CcGuard, Error>> {
-    let is_usual = wish.is_plain() && !wish.pin && !wish.offered && !wish.without_link;
-    is_usual.then(|| ask(&Ask::Obtain { control: wish.control.to_string() })).flatten()
+pub(super) fn obtain(request: &CcRequest) -> Option<Result<CcGuard, Error>> {
+    let is_usual = request.is_plain() && !request.pin && !request.offered && !request.without_link;
+    is_usual.then(|| ask(&Ask::Obtain { control: request.control.to_string() })).flatten()
 }
 
 /// The same of what begins from an earlier flow's path.

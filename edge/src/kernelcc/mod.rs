@@ -57,7 +57,7 @@ fn is_brought(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::Bbr | Algorithm::Cubic | Algorithm::Reno)
 }
 
-/// Makes the control of `wish` available.
+/// Makes the control of `request` available.
 ///
 /// # Errors
 /// [`Fault::You`] for a name that is unknown, too long or taken; [`Fault::Refused`] when a
@@ -67,8 +67,8 @@ fn is_brought(algorithm: Algorithm) -> bool {
 /// [`Fault::You`]: farline_core::units::Fault::You
 /// [`Fault::Refused`]: farline_core::units::Fault::Refused
 /// [`Fault::Here`]: farline_core::units::Fault::Here
-pub fn obtain(wish: &CcRequest) -> Result<CcGuard, Error> {
-    loader::obtain(wish).unwrap_or_else(|| load::obtain(wish))
+pub fn obtain(request: &CcRequest) -> Result<CcGuard, Error> {
+    loader::obtain(request).unwrap_or_else(|| load::obtain(request))
 }
 
 /// Loads a control for flows over a path of which each has `saved` for its part: CUBIC, which after

@@ -24,7 +24,7 @@ impl LinkWatch {
 
     /// Notes in `test` what the link says of the time since the last look; what it carried of `rtt`
     /// before that may have been late, too.
-    pub(super) fn look(&mut self, now: u64, rtt: u64, test: &mut LineTest) {
+    pub(super) fn sample(&mut self, now: u64, rtt: u64, test: &mut LineTest) {
         // A link that is gone is found out by the test itself.
         let Ok(said) = self.link.stats() else { return };
         let from = std::mem::replace(&mut self.looked_at, now).saturating_sub(rtt);

@@ -69,7 +69,7 @@ impl ReceiveWatch {
     }
 
     /// What they have dropped since this was last asked; `None` where that is not known.
-    pub(super) fn look(&mut self) -> Option<ReceiveDrops> {
+    pub(super) fn sample(&mut self) -> Option<ReceiveDrops> {
         let now = self.read()?;
         let before = self.before.replace(now)?;
         Some(now.since(&before))
@@ -103,7 +103,7 @@ mod tests {
     fn the_loopback_is_watched_on_the_way_to_itself() {
         let mut watch = ReceiveWatch::towards([127, 0, 0, 1].into()).expect("a way");
         assert_eq!(watch.way, WayIn::named("lo").expect("a loopback"));
-        assert!(watch.look().is_some());
+        assert!(watch.sample().is_some());
         assert!(ReceiveWatch::named("no-such-if0").is_none());
     }
 }

@@ -209,7 +209,7 @@ impl Reflector {
                     leaving.pop_front();
                 }
             });
-            devices.look(machine, socket, state);
+            devices.sample(machine, socket, state);
             receiver.end_flood(|from| !machine.is_flood(steady(), from));
             // No frame of theirs comes before the answer is there.
             for (answer, from) in begun.drain(..) {
@@ -243,7 +243,7 @@ struct WatchedDevices {
 impl WatchedDevices {
     /// Tells the machine what they dropped, from time to time; those of a test that has just begun
     /// are watched from now on.
-    fn look(&mut self, machine: &mut LineReflector, socket: &LineSocket, clock: (bool, Span)) {
+    fn sample(&mut self, machine: &mut LineReflector, socket: &LineSocket, clock: (bool, Span)) {
         let time = steady();
         let is_due = time.as_nanos() - self.looked.as_nanos() > LOOK_EVERY;
         if !is_due && machine.senders().all(|sender| self.watches.contains_key(&sender)) {
@@ -257,7 +257,7 @@ impl WatchedDevices {
                 LineSocket::Udp { .. } => ReceiveWatch::towards(sender.ip()),
                 LineSocket::Ethernet(ethernet) => ReceiveWatch::named(ethernet.device()),
             });
-            if let Some(drops) = watch.as_mut().and_then(ReceiveWatch::look) {
+            if let Some(drops) = watch.as_mut().and_then(ReceiveWatch::sample) {
                 machine.note_device_drops(sender, now(clock).time, &drops);
             }
         }

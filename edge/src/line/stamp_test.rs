@@ -306,7 +306,7 @@ impl StampTest<'_> {
     /// Of answers that a device here dropped, the packets were sent up to a round trip before.
     fn look_at_devices(&mut self, time: u64) {
         let since = std::mem::replace(&mut self.looked, time).saturating_sub(self.rtt_ns);
-        let Some(drops) = self.watch.as_mut().and_then(ReceiveWatch::look) else { return };
+        let Some(drops) = self.watch.as_mut().and_then(ReceiveWatch::sample) else { return };
         let before = self.test.sender.device_drops;
         self.test.sender.device_drops = ReceiveDrops::either(before, Some(drops));
         if drops.all() > 0 {
@@ -408,7 +408,7 @@ impl StampTest<'_> {
         // What came of the seconds in which nobody answers is known when somebody does again.
         let end = time.saturating_sub(GRACE).min(self.heard) / SECOND;
         if end <= self.test.next_second() {
-            return self.tell_silence(time, progress);
+            return self.report_silence(time, progress);
         }
         self.note_rows();
         let news = self.test.settle(end);
@@ -422,7 +422,7 @@ impl StampTest<'_> {
     }
 
     /// Tells that nobody answers, where that is so, once a second.
-    fn tell_silence(
+    fn report_silence(
         &mut self,
         time: u64,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,

@@ -194,7 +194,7 @@ pub fn run(
             own_drops: before.own_drops + sums.own_drops,
             device_drops: ReceiveDrops::either(
                 before.device_drops,
-                watch.as_mut().and_then(ReceiveWatch::look),
+                watch.as_mut().and_then(ReceiveWatch::sample),
             ),
             cpu_ns: before.cpu_ns + sums.cpu_ns,
             took_ns: before.took_ns + sums.took_ns,
@@ -269,7 +269,7 @@ impl Running {
         }
     }
 
-    fn tell(
+    fn report(
         &self,
         news: &[TestedSecond],
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
@@ -279,7 +279,7 @@ impl Running {
     }
 
     /// Tells that the other end is silent, where it is, once a second.
-    fn tell_silence(
+    fn report_silence(
         &mut self,
         progress: &mut impl FnMut(&LineProgress<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -288,7 +288,7 @@ impl Running {
             return Ok(());
         }
         self.told_at = now;
-        self.tell(&[], progress)
+        self.report(&[], progress)
     }
 
     /// Takes what the sender says of seconds that are over.
@@ -336,13 +336,13 @@ impl Running {
                 return Ok(());
             }
             self.check_silence()?;
-            self.tell_silence(progress)?;
+            self.report_silence(progress)?;
         }
     }
 
     fn look_at_link(&mut self, now: u64) {
         if let Some(link) = &mut self.link {
-            link.look(now, self.rtt_ns, &mut self.test);
+            link.sample(now, self.rtt_ns, &mut self.test);
         }
     }
 
@@ -459,7 +459,7 @@ impl Running {
         self.note_sent(told);
         if self.settled_to > self.test.next_second() {
             let news = self.test.settle(self.settled_to);
-            self.tell(&news, progress)?;
+            self.report(&news, progress)?;
         }
         Ok(())
     }
@@ -491,7 +491,7 @@ impl Running {
             self.hear()?;
         }
         self.look_at_link(self.since());
-        self.tell_silence(progress)?;
+        self.report_silence(progress)?;
         let silence = self.peer.silence();
         if silence >= SILENT && stop.load(Ordering::Relaxed) {
             return Err(self.gone(silence));
@@ -523,7 +523,7 @@ impl Running {
         let news = self.test.settle_sent();
         self.take_last_totals(sent)?;
         self.take_last_losses(sent);
-        self.tell(&news, progress)?;
+        self.report(&news, progress)?;
         // Who does not hear that the test is over forgets it in an hour.
         let _ = self.peer.answered(|nonce| LineRequest::End { nonce, session }, Span::from_secs(1));
         Ok(())

@@ -68,7 +68,7 @@ pub(super) struct Mover {
     directions: Vec<Direction>,
     spare: Spare,
     is_exact: bool,
-    load: Load,
+    load: LoadMeter,
     slept_at: Time,
     active_at: Time,
     awake: Option<File>,
@@ -85,7 +85,7 @@ impl Mover {
             directions,
             spare,
             is_exact,
-            load: Load { since: now, moved: 0, most, heavy: false },
+            load: LoadMeter { since: now, moved: 0, most, heavy: false },
             slept_at: now,
             active_at: now,
             awake: None,
@@ -244,7 +244,7 @@ impl Spare {
 }
 
 /// How many packets move, counted over windows of time.
-struct Load {
+struct LoadMeter {
     since: Time,
     moved: u32,
     /// So many in a window are heavy.
@@ -252,11 +252,11 @@ struct Load {
     heavy: bool,
 }
 
-impl Load {
+impl LoadMeter {
     fn count(&mut self, clock: Time, moved: u32) {
         self.moved += moved;
         if clock.since(self.since) >= WINDOW {
-            *self = Load { since: clock, moved: 0, heavy: self.moved >= self.most, ..*self };
+            *self = LoadMeter { since: clock, moved: 0, heavy: self.moved >= self.most, ..*self };
         }
     }
 }

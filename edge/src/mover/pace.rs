@@ -17,10 +17,10 @@ const ROOM: f64 = 1.05;
 
 /// A rate that may change while a transfer runs that heeds it.
 #[derive(Clone, Debug)]
-pub struct LiveRate(Arc<Live>);
+pub struct LiveRate(Arc<SharedRate>);
 
 #[derive(Debug)]
-struct Live {
+struct SharedRate {
     bps: AtomicU64,
     /// Whether a sender at the other end heeds it too.
     is_heeded_there: AtomicBool,
@@ -33,7 +33,7 @@ impl LiveRate {
     /// One that begins at `rate`.
     pub fn new(rate: Rate) -> LiveRate {
         let bps = AtomicU64::new(rate.as_bps());
-        LiveRate(Arc::new(Live { bps, is_heeded_there: AtomicBool::new(false) }))
+        LiveRate(Arc::new(SharedRate { bps, is_heeded_there: AtomicBool::new(false) }))
     }
 
     /// It is `rate` from now on.
@@ -164,8 +164,8 @@ impl Pace {
     }
 }
 
-/// Waits for a turn, as `tally` counts: at a low rate for hours, which nobody has to sit through who
-/// cancels.
+/// Waits for a turn, as `tally` counts: at a low rate for hours, which who cancels has not to sit
+/// through.
 ///
 /// # Errors
 /// Why it was cancelled.

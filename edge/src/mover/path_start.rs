@@ -200,15 +200,15 @@ impl Observation {
         while quiet < QUIET_LOOKS
             && still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)
         {
-            let arrived = self.look(channels);
+            let arrived = self.sample(channels);
             quiet = if arrived > before { 0 } else { quiet + 1 };
             before = arrived;
         }
-        self.look(channels);
+        self.sample(channels);
     }
 
     /// A look at all channels; returns how many bytes have arrived.
-    fn look(&self, channels: &[Handle]) -> u64 {
+    fn sample(&self, channels: &[Handle]) -> u64 {
         self.handle(&channels.iter().map(Handle::sample).collect::<Vec<_>>())
     }
 

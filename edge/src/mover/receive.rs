@@ -8,7 +8,7 @@ use super::pace::Pace;
 use super::shared::{Cancel, FreeSlots};
 use super::tally::{Stage, Tally};
 use super::tune::{Notify, Pool, Room};
-use super::unsent::{SessionWork, Turn, UnsentWork};
+use super::unsent::{ProcessorPermit, SessionWork, UnsentWork};
 use super::{BLOCK_LEN, Integrity};
 use crate::channels::{Arrival, Channel, Handle, is_damage, is_final};
 use crate::stores::Sink;
@@ -54,7 +54,7 @@ pub(crate) struct ReceiveJob<'a> {
     /// How blocks are guarded.
     pub integrity: Integrity,
     /// Is told of it when the staging pool grows, where it may.
-    pub growth: Option<Notify<'a>>,
+    pub on_resize: Option<Notify<'a>>,
     /// Holds the transfer to a rate, when the sender cannot be told to: by not reading, so that its
     /// window closes.
     pub pace: Option<Arc<Pace>>,
@@ -136,7 +136,7 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
     let machine =
         Receiver::new(slots, Watermarks::of_writer(slots)).holding(lock(job.held).clone());
     let machine = if in_order { machine.in_order(job.channels.len()) } else { machine };
-    let pool = job.growth.map(|tell| Pool::new(&job.slots, tell));
+    let pool = job.on_resize.map(|tell| Pool::new(&job.slots, tell));
     let state = State {
         terms: job.slots.first().and_then(Slot::terms),
         machine: if job.integrity.checks { machine.tolerant() } else { machine },
@@ -469,8 +469,8 @@ impl<'a> Shared<'a> {
                         unsent.sent();
                     }
                     let unsent = self.unsent.as_ref().filter(|_| is_zeros);
-                    let turn = unsent.map(SessionWork::turn);
-                    if turn.as_ref().is_some_and(Turn::has_waited) {
+                    let permit = unsent.map(SessionWork::permit);
+                    if permit.as_ref().is_some_and(ProcessorPermit::has_waited) {
                         self.tally.wait_for_zeros();
                     }
                     let bytes = (!is_zeros).then(|| &slot[..block.len]);
@@ -484,7 +484,7 @@ impl<'a> Shared<'a> {
                         ReceiverInput::Bad { channel: id, slot: slot_id }
                     };
                     self.on_event(input, Some(slot));
-                    drop(turn);
+                    drop(permit);
                 }
                 Ok(Some(Arrival::End { slot, channels, closing })) => {
                     let mut unused: Vec<Slot> = std::iter::from_fn(|| channel.unused()).collect();

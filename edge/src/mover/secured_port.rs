@@ -64,12 +64,12 @@ pub(crate) struct SecuredPort {
     address: SocketAddr,
     incoming: mpsc::SyncSender<Arrival>,
     arrived: Mutex<mpsc::Receiver<Arrival>>,
-    door: Arc<Door>,
+    context: Arc<HandshakeContext>,
     accepting: AbortHandle,
 }
 
 /// What each handshake needs.
-struct Door {
+struct HandshakeContext {
     security: PortSecurity,
     incoming: mpsc::SyncSender<Arrival>,
     stranger: Stranger,
@@ -115,7 +115,7 @@ impl SecuredPort {
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let listener = TcpListener::from_std(listener)?;
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
-        let door = Arc::new(Door {
+        let context = Arc::new(HandshakeContext {
             security,
             incoming: incoming.clone(),
             stranger: Box::new(stranger),
@@ -124,9 +124,9 @@ impl SecuredPort {
             full: Mutex::default(),
         });
         let pending = Pending::new(runtime.clone(), MOST_HANDSHAKES, client);
-        let accepting = runtime.spawn(accept_all(listener, peers, pending, Arc::clone(&door)));
+        let accepting = runtime.spawn(accept_all(listener, peers, pending, Arc::clone(&context)));
         let (arrived, accepting) = (Mutex::new(arrived), accepting.abort_handle());
-        Ok(SecuredPort { address, incoming, arrived, door, accepting })
+        Ok(SecuredPort { address, incoming, arrived, context, accepting })
     }
 
     /// Where it listens.
@@ -136,12 +136,12 @@ impl SecuredPort {
 
     /// Whether somebody's handshake is under way.
     pub(crate) fn is_heard(&self) -> bool {
-        self.door.under_way.load(Ordering::Relaxed) > 0
+        self.context.under_way.load(Ordering::Relaxed) > 0
     }
 
     /// Why the first failed that did not show whose it is.
     pub(crate) fn failure(&self) -> Option<String> {
-        lock(&self.door.failure).clone()
+        lock(&self.context.failure).clone()
     }
 
     /// The next connection, without MODE E; `None` after `timeout` or a wake.
@@ -152,7 +152,7 @@ impl SecuredPort {
         // This has a sender of its own: it is never without one.
         match lock(&self.arrived).recv_timeout(timeout).ok().flatten() {
             Some(stream) => Ok(Some(stream)),
-            None => lock(&self.door.full).take().map_or(Ok(None), Err),
+            None => lock(&self.context.full).take().map_or(Ok(None), Err),
         }
     }
 }
@@ -180,19 +180,19 @@ async fn accept_all(
     listener: TcpListener,
     peers: DataPeers,
     mut pending: Pending,
-    door: Arc<Door>,
+    context: Arc<HandshakeContext>,
 ) {
     let mut back_off = BackOff::default();
-    let full = |error: &io::Error| *lock(&door.full) = Some(cannot_accept(error));
+    let full = |error: &io::Error| *lock(&context.full) = Some(cannot_accept(error));
     while let Some((stream, from)) = accept_next(&listener, &mut back_off, &full).await {
-        *lock(&door.full) = None;
+        *lock(&context.full) = None;
         if !peers.admit(from) {
             continue;
         }
-        let at = Arc::clone(&door);
+        let at = Arc::clone(&context);
         let gone = pending.begin(from, |steps| at.enter(stream, from, steps));
         if let Some(gone) = gone {
-            (door.stranger)(gone.ip(), &NO_PLACE);
+            (context.stranger)(gone.ip(), &NO_PLACE);
         }
         // What came is read before another's place is taken for it.
         tokio::task::yield_now().await;
@@ -208,8 +208,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl Door {
-    async fn enter(self: Arc<Door>, stream: TcpStream, from: SocketAddr, steps: Steps) {
+impl HandshakeContext {
+    async fn enter(self: Arc<HandshakeContext>, stream: TcpStream, from: SocketAddr, steps: Steps) {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         let _counted = Counted(&self.under_way);
         let shown = self.security.clone().shown(stream, &steps);
@@ -240,10 +240,10 @@ mod tests {
         let port = SecuredPort::over(listener, peers, security, |_, _| {}).expect("it listens");
         assert!(matches!(port.accept_stream(Duration::ZERO), Ok(None)), "nobody came");
         let full = io::Error::from_raw_os_error(libc::EMFILE);
-        *lock(&port.door.full) = Some(cannot_accept(&full));
+        *lock(&port.context.full) = Some(cannot_accept(&full));
         let refused = port.accept_stream(Duration::ZERO).err().expect("it is told");
         assert_eq!(refused.code, ErrorCode::AcceptFailed);
-        *lock(&port.door.full) = Some(cannot_accept(&full));
+        *lock(&port.context.full) = Some(cannot_accept(&full));
         let _client = TcpStream::connect(port.address()).await.expect("a way");
         // Once one is taken, there is a descriptor again.
         while !port.is_heard() {

@@ -2,7 +2,7 @@
 
 mod adapt;
 mod inline;
-mod standing;
+mod stalled;
 
 use super::Integrity;
 use super::audit::Audit;
@@ -104,7 +104,7 @@ pub(crate) struct SendJob<'a> {
     /// What it begins from, and who is told of that.
     pub start: Option<(&'a PathStart, Notify<'a>)>,
     /// Is told of it when the staging pool grows, where it may.
-    pub growth: Option<Notify<'a>>,
+    pub on_resize: Option<Notify<'a>>,
     /// A rate that its channels hold, and what becomes of it.
     pub held: Option<(HeldRate, LiveRate)>,
     /// The rate that each channel holds, where one is held, and who is told when one gives way.
@@ -218,7 +218,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
     let orders = orders.into_iter().zip(wakers).collect();
     let readers = job.readers.max(1);
-    let pool = job.growth.map(|tell| Pool::new(&job.slots, tell));
+    let pool = job.on_resize.map(|tell| Pool::new(&job.slots, tell));
     let state = Mutex::new(State {
         orders,
         checks,

@@ -205,7 +205,7 @@ pub(super) fn resent(channels: &[Handle]) -> u64 {
 
 /// Watches a staging pool and maps more of it when that helps.
 pub(super) struct Pool<'a> {
-    growth: BufferAutotuner,
+    autotuner: BufferAutotuner,
     slots: usize,
     /// Where it shares its memory with others.
     terms: Option<PoolTerms>,
@@ -217,7 +217,7 @@ impl<'a> Pool<'a> {
     /// Watches the pool of these `slots`; `tell` learns when it grew.
     pub(super) fn new(slots: &[Slot], tell: Notify<'a>) -> Pool<'a> {
         Pool {
-            growth: BufferAutotuner::new(Bytes((slots.len() * BLOCK_LEN) as u64)),
+            autotuner: BufferAutotuner::new(Bytes((slots.len() * BLOCK_LEN) as u64)),
             slots: slots.len(),
             terms: slots.first().and_then(Slot::terms),
             began: Instant::now(),
@@ -244,7 +244,7 @@ impl<'a> Pool<'a> {
         let bytes = |slots: usize| Bytes((slots * BLOCK_LEN) as u64);
         // The devices' share of what this process may lock is one for all channels.
         let room = handles.clone().find_map(Handle::room).map_or(u64::MAX, |room| room.0);
-        self.growth.handle(PoolSample {
+        self.autotuner.handle(PoolSample {
             at: Time::ZERO + Span::from(self.began.elapsed()),
             channels: handles.count(),
             waited: tally.store_wait(),
@@ -254,9 +254,9 @@ impl<'a> Pool<'a> {
             window: bytes(window),
             widest: Bytes(bytes(most).0.min(bytes(window).0.saturating_add(room))),
         });
-        let Some(grown) = self.growth.poll() else { return Room::default() };
+        let Some(resize) = self.autotuner.poll() else { return Room::default() };
         let in_slots = |size: Bytes| usize::try_from(size.0).unwrap_or(usize::MAX) / BLOCK_LEN;
-        let lacking = in_slots(grown.staging).saturating_sub(self.slots);
+        let lacking = in_slots(resize.staging).saturating_sub(self.slots);
         let slots = match &self.terms {
             Some(terms) => terms.more(self.slots, lacking, BLOCK_LEN),
             None => more(self.slots, lacking, BLOCK_LEN),
@@ -267,9 +267,9 @@ impl<'a> Pool<'a> {
             return Room::default();
         };
         self.slots += slots.len();
-        let room = Room { wider: in_slots(grown.window).saturating_sub(window), slots };
+        let room = Room { wider: in_slots(resize.window).saturating_sub(window), slots };
         if !room.is_none() {
-            (self.tell)(grown.why);
+            (self.tell)(resize.why);
         }
         room
     }

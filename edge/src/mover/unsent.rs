@@ -45,7 +45,7 @@ pub(crate) struct SessionWork<'a> {
 }
 
 /// One block's turn, until it goes.
-pub(crate) struct Turn<'a> {
+pub(crate) struct ProcessorPermit<'a> {
     all: &'a UnsentWork,
     began: Instant,
     /// Whether others' files had it wait.
@@ -105,7 +105,7 @@ impl SessionWork<'_> {
     }
 
     /// Waits for a turn.
-    pub(crate) fn turn(&self) -> Turn<'_> {
+    pub(crate) fn permit(&self) -> ProcessorPermit<'_> {
         let own = lock(&self.own);
         if !self.is_unsent.swap(true, Ordering::Relaxed) {
             self.all.unsent.fetch_add(1, Ordering::Relaxed);
@@ -126,18 +126,18 @@ impl SessionWork<'_> {
         state.free -= 1;
         drop(state);
         let (began, time) = (Instant::now(), thread_time());
-        Turn { all: self.all, began, has_waited, time, _own: own }
+        ProcessorPermit { all: self.all, began, has_waited, time, _own: own }
     }
 }
 
-impl Turn<'_> {
+impl ProcessorPermit<'_> {
     /// Whether it had to wait for others' files.
     pub(crate) fn has_waited(&self) -> bool {
         self.has_waited
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ProcessorPermit<'_> {
     fn drop(&mut self) {
         let took = thread_time().saturating_sub(self.time);
         let mut state = lock(&self.all.state);
@@ -176,13 +176,13 @@ mod tests {
             for (session, own) in sessions.iter().flat_map(|session| [session; 3]) {
                 scope.spawn(|| {
                     for _ in 0..10 {
-                        let turn = session.turn();
+                        let permit = session.permit();
                         assert_eq!(own.fetch_add(1, Ordering::SeqCst), 0, "one of a session");
                         most.fetch_max(in_all.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         std::thread::sleep(Duration::from_micros(200));
                         in_all.fetch_sub(1, Ordering::SeqCst);
                         own.fetch_sub(1, Ordering::SeqCst);
-                        drop(turn);
+                        drop(permit);
                         done.fetch_add(1, Ordering::SeqCst);
                     }
                 });
@@ -216,7 +216,7 @@ mod tests {
         let work = UnsentWork::new(2);
         let session = work.session();
         let charged = |work: &UnsentWork| {
-            drop(session.turn());
+            drop(session.permit());
             lock(&work.state).rest.0.take().is_some()
         };
         let _own = work.transfer();
@@ -225,13 +225,13 @@ mod tests {
         assert!(!charged(&work), "it ended");
         let (_other, other) = (work.transfer(), work.session());
         assert!(charged(&work));
-        drop(other.turn());
+        drop(other.permit());
         lock(&work.state).rest = Rest::default();
         assert!(!charged(&work), "nobody sends anything");
         other.sent();
         assert!(charged(&work));
-        assert!(!session.turn().has_waited(), "nothing was due");
+        assert!(!session.permit().has_waited(), "nothing was due");
         lock(&work.state).rest.0 = Some(Instant::now() + Duration::from_millis(20));
-        assert!(session.turn().has_waited());
+        assert!(session.permit().has_waited());
     }
 }

@@ -18,7 +18,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl DataPlane {
     /// Takes the addresses to connect to.
-    pub(super) fn act(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Error> {
+    pub(super) fn set_targets(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Error> {
         self.channels.clear();
         if self.listener.is_some() {
             // K-1: the client opens every data connection of a session that has a key.

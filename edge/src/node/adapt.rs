@@ -127,7 +127,7 @@ impl Watch {
 
     /// Tells the client what limited this end, over channels of which the kernel says `tcp`, from
     /// or to a store that is a `medium`.
-    pub(super) fn tell(
+    pub(super) fn report_limit(
         &self,
         run: &RunningTransfer<'_>,
         tally: &Tally,

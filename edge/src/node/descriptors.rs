@@ -40,11 +40,11 @@ pub(super) struct Descriptors {
     most: usize,
     look: Look,
     clock: Clock,
-    seen: Mutex<Seen>,
+    counts: Mutex<DescriptorCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct DescriptorCounts {
     /// What was open at the last look, with what was taken since.
     open: usize,
     /// What is reserved counts besides: nobody knows how much of it is open.
@@ -66,13 +66,13 @@ pub(super) struct CountedFile(Arc<Descriptors>);
 
 impl Drop for CountedFile {
     fn drop(&mut self) {
-        lock(&self.0.seen).files -= 1;
+        lock(&self.0.counts).files -= 1;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        lock(&self.of.seen).reserved -= self.count;
+        lock(&self.of.counts).reserved -= self.count;
     }
 }
 
@@ -122,7 +122,7 @@ impl Descriptors {
     fn counted_by(limits: &NodeLimits, look: Look, clock: Clock) -> Descriptors {
         let all = descriptors_of(limits);
         let kept = (limits.sessions + limits.logins).min(all / PART);
-        Descriptors { all, most: all - kept, look, clock, seen: Mutex::default() }
+        Descriptors { all, most: all - kept, look, clock, counts: Mutex::default() }
     }
 
     /// Makes sure that data may open `count` more now. They count until the next look, which sees
@@ -131,9 +131,9 @@ impl Descriptors {
     /// # Errors
     /// When that would leave too few for control connections.
     pub(super) fn take(&self, count: usize) -> Result<(), Error> {
-        let mut seen = lock(&self.seen);
-        self.admit(&mut seen, count, self.most)?;
-        seen.open = seen.open.saturating_add(count);
+        let mut counts = lock(&self.counts);
+        self.admit(&mut counts, count, self.most)?;
+        counts.open = counts.open.saturating_add(count);
         Ok(())
     }
 
@@ -157,24 +157,24 @@ impl Descriptors {
     }
 
     fn reserve_of(of: &Arc<Descriptors>, count: usize, most: usize) -> Result<Reservation, Error> {
-        let mut seen = lock(&of.seen);
-        of.admit(&mut seen, count, most)?;
-        seen.reserved += count;
+        let mut counts = lock(&of.counts);
+        of.admit(&mut counts, count, most)?;
+        counts.reserved += count;
         Ok(Reservation { of: Arc::clone(of), count })
     }
 
     /// Counts one more file of a tree, if there is one left for it.
     pub(super) fn file(of: &Arc<Descriptors>) -> Option<CountedFile> {
-        let mut seen = lock(&of.seen);
-        let has_room = of.has_room(&mut seen, 1, of.most - of.most / PART_WITHOUT_FILES);
+        let mut counts = lock(&of.counts);
+        let has_room = of.has_room(&mut counts, 1, of.most - of.most / PART_WITHOUT_FILES);
         has_room.then(|| {
-            seen.files += 1;
+            counts.files += 1;
             CountedFile(Arc::clone(of))
         })
     }
 
-    fn admit(&self, seen: &mut Seen, count: usize, most: usize) -> Result<(), Error> {
-        if self.has_room(seen, count, most) {
+    fn admit(&self, counts: &mut DescriptorCounts, count: usize, most: usize) -> Result<(), Error> {
+        if self.has_room(counts, count, most) {
             return Ok(());
         }
         let message = "the node's file descriptors are taken by other transfers";
@@ -183,23 +183,23 @@ impl Descriptors {
     }
 
     /// Whether no more than `most` would be open with `count` more.
-    fn has_room(&self, seen: &mut Seen, count: usize, most: usize) -> bool {
+    fn has_room(&self, counts: &mut DescriptorCounts, count: usize, most: usize) -> bool {
         let now = (self.clock)();
-        let is_much = seen.with(count) > most;
+        let is_much = counts.with(count) > most;
         // What was closed since the last look is seen by the next.
-        if seen.next_look.is_none_or(|next_look| is_much && now >= next_look) {
+        if counts.next_look.is_none_or(|next_look| is_much && now >= next_look) {
             if let Some(open) = (self.look)() {
-                seen.open = open.saturating_sub(seen.files);
+                counts.open = open.saturating_sub(counts.files);
             }
             let after = (self.clock)();
             let took = after.saturating_duration_since(now);
-            seen.next_look = Some(after + LOOK_AFTER.max(took * LOOK_PART));
+            counts.next_look = Some(after + LOOK_AFTER.max(took * LOOK_PART));
         }
-        seen.with(count) <= most
+        counts.with(count) <= most
     }
 }
 
-impl Seen {
+impl DescriptorCounts {
     /// What would be open with `count` more.
     fn with(&self, count: usize) -> usize {
         self.open.saturating_add(self.reserved + self.files).saturating_add(count)
@@ -296,7 +296,7 @@ mod tests {
         assert!(descriptors.take(1).is_err());
         drop(one);
         assert_eq!(descriptors.take(50), Ok(()), "and no look is waited for");
-        assert_eq!(lock(&descriptors.seen).reserved, 0);
+        assert_eq!(lock(&descriptors.counts).reserved, 0);
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
         files.pop();
         assert_eq!(descriptors.take(1), Ok(()), "and no look is waited for");
         drop(files);
-        assert_eq!(lock(&descriptors.seen).files, 0);
+        assert_eq!(lock(&descriptors.counts).files, 0);
     }
 
     #[test]

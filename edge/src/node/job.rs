@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What came of a job, by its number, with the memory that a list takes until it is sent.
-pub(super) type Told = (u64, Answer, Option<ListShare>);
+pub(super) type JobResult = (u64, Answer, Option<ListShare>);
 
 /// What one ask needs on its thread.
 pub(super) struct Job {
@@ -66,7 +66,7 @@ fn end_tree(data: &Mutex<DataPlane>, account: &Account) -> Result<(), Error> {
 
 impl Job {
     /// Does it and says what came of it, markers on the way included.
-    pub(super) fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<Told>) {
+    pub(super) fn answer(self, id: u64, ask: Ask, answers: mpsc::UnboundedSender<JobResult>) {
         // The session may be gone by then, and nobody waits.
         let say = move |answer: Answer, share| drop(answers.send((id, answer, share)));
         let list = say.clone();
@@ -126,7 +126,7 @@ impl Job {
         &self,
         id: u64,
         within: Duration,
-        answers: &mpsc::UnboundedSender<Told>,
+        answers: &mpsc::UnboundedSender<JobResult>,
     ) {
         let (client, within) = (self.client.to_canonical(), Span::from(within));
         let what = format_args!("{client} had no turn to log in within {within}");
@@ -143,7 +143,7 @@ impl Job {
         let access = data.account().access.clone();
         let files = Files::new(&access);
         match ask {
-            Ask::Act { addresses } => data.act(addresses).map(done),
+            Ask::Act { addresses } => data.set_targets(addresses).map(done),
             Ask::Authenticate { how } => data.authenticate(how).map(done),
             Ask::Login { user, password } => {
                 data.log_in(&user, &password)?;

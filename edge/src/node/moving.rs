@@ -97,7 +97,7 @@ impl DataPlane {
         let tuning_limits = self.adapt.tuning_limits(paced, self.listener.is_some(), &channels);
         let tuning =
             adapts.then_some(Tuning { tuning_limits, ask: &ask, further: &further, tell: &tell });
-        let growth =
+        let on_resize =
             (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
         let watch = Watch::new();
         let yields = self.held_share().filter(|_| run.is_data());
@@ -119,7 +119,7 @@ impl DataPlane {
                 pace,
                 tuning,
                 start: begins.map(|start| (start, &tell as Notify<'_>)),
-                growth,
+                on_resize,
                 held: None,
                 yields,
                 cancel: run.cancel.clone(),
@@ -129,7 +129,7 @@ impl DataPlane {
         let sent =
             run.while_it_moves(idle_timeout, || run.reporter.watch(every, &run.tally, work))?;
         if adapts {
-            watch.tell(run, &run.tally, &sent.tcp, self.medium, true);
+            watch.report_limit(run, &run.tally, &sent.tcp, self.medium, true);
         }
         if let (Some(path), Some(start)) = (&mut self.path, start) {
             path.keep(start, &run.tally);
@@ -180,7 +180,7 @@ impl DataPlane {
         let integrity = self.integrity_of(run);
         let adapts = run.is_data() && self.adapt.told;
         let tell = |why: Reason| run.changed(adapts, &why);
-        let growth =
+        let on_resize =
             (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
         let slow = self.shared.config.trial_write.map(|rate| SlowSink::new(sink, Some(rate), None));
         let slow = slow.as_ref().filter(|_| run.is_data());
@@ -199,7 +199,7 @@ impl DataPlane {
             tally: &run.tally,
             held,
             integrity,
-            growth,
+            on_resize,
             pace: self.receive_pace().cloned(),
             unsent: Some(&shared.unsent),
             cancel: run.cancel.clone(),
@@ -224,7 +224,7 @@ impl DataPlane {
             }
         };
         if adapts {
-            watch.tell(run, &run.tally, &received.tcp, self.medium, false);
+            watch.report_limit(run, &run.tally, &received.tcp, self.medium, false);
         }
         self.channels = received.channels;
         self.keep_slots(received.slots);

@@ -5,7 +5,7 @@ use super::accounts::Shown;
 use super::admission::Visitor;
 use super::arrival::Arrival;
 use super::data::DataPlane;
-use super::job::{Job, Told, as_owner};
+use super::job::{Job, JobResult, as_owner};
 use super::list_memory::ListShare;
 use super::rules::rules;
 use super::wire::{Received, Wire};
@@ -65,14 +65,14 @@ pub(super) async fn serve(shared: Arc<Shared>, wire: Wire, arrival: Arrival) {
                 fresh = false;
                 session.visitor.spoke();
                 match came {
-                    Received::Nothing => session.tell(Input::Closed),
-                    Received::Bytes(len) => session.tell(Input::Received(&received[..len])),
+                    Received::Nothing => session.on_event(Input::Closed),
+                    Received::Bytes(len) => session.on_event(Input::Received(&received[..len])),
                     Received::Preamble(preamble) => return session.hand_over(&preamble).await,
                 }
             }
             Some(told) = answered.recv() => session.answered(told),
             () = idle_port => session.close_idle_port(),
-            why = session.visitor.expelled() => session.tell(Input::Expelled(why)),
+            why = session.visitor.expelled() => session.on_event(Input::Expelled(why)),
             () = held => continue,
             () = idle => continue,
         }
@@ -94,7 +94,7 @@ struct Session {
     /// Ends the job that runs.
     cancel: Cancel,
     /// Where jobs say what came of them.
-    answers: mpsc::UnboundedSender<Told>,
+    answers: mpsc::UnboundedSender<JobResult>,
     /// The memory of a list that is on its way.
     listed: Option<ListShare>,
     /// When its data port was used last, if there may be one.
@@ -111,7 +111,7 @@ impl Session {
         shared: Arc<Shared>,
         wire: Wire,
         arrival: Arrival,
-        answers: mpsc::UnboundedSender<Told>,
+        answers: mpsc::UnboundedSender<JobResult>,
     ) -> Session {
         let began = Instant::now();
         let visitor = shared.admission.enter(arrival.peer.ip());
@@ -145,17 +145,17 @@ impl Session {
         Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    fn tell(&mut self, input: Input<'_>) {
+    fn on_event(&mut self, input: Input<'_>) {
         self.machine.handle(self.now(), input);
     }
 
     /// What came of a job.
-    fn answered(&mut self, (id, answer, listed): Told) {
+    fn answered(&mut self, (id, answer, listed): JobResult) {
         self.listed = listed;
         if self.port_used.is_some() || matches!(answer, Answer::Passive(_)) {
             self.port_used = Some(Instant::now());
         }
-        self.tell(Input::Answer { id, answer });
+        self.on_event(Input::Answer { id, answer });
     }
 
     /// Waits until nothing has used the session's data port for as long as nothing may move.
@@ -205,7 +205,7 @@ impl Session {
                     self.shared.notices.say("login", format_args!("{login}"));
                 }
                 let answer = admitted.map_or_else(Answer::Failed, |()| Answer::Done);
-                self.tell(Input::Answer { id, answer });
+                self.on_event(Input::Answer { id, answer });
             }
             Output::Ask { id, ask } => {
                 self.cancel = Cancel::new();
@@ -306,7 +306,7 @@ impl Session {
         }
         if !sent {
             self.is_broken = true;
-            self.tell(Input::Closed);
+            self.on_event(Input::Closed);
         }
     }
 

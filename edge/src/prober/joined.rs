@@ -21,15 +21,15 @@ impl Controls {
     /// As [`kernelcc::obtain`](crate::kernelcc::obtain), for a control that cannot be had here.
     pub(crate) fn obtain(grid: &Grid) -> Result<Controls, Error> {
         let obtain = |&control: &Algorithm| {
-            let mut wish = CcRequest::new(control);
+            let mut request = CcRequest::new(control);
             if grid.set_of(control) == Constants::Paper {
                 // Under a name of its own: the plain one may be that of Linux's module, or of
                 // another profile's.
                 let name = format!("{:.8}_{:x}", control.name(), std::process::id());
-                wish.set = Some(Constants::Paper);
-                wish.name = Some(ControlName::to_register(&name)?);
+                request.set = Some(Constants::Paper);
+                request.name = Some(ControlName::to_register(&name)?);
             }
-            Ok((control, kernelcc::obtain(&wish)?))
+            Ok((control, kernelcc::obtain(&request)?))
         };
         grid.congestion.iter().map(obtain).collect::<Result<_, Error>>().map(Controls)
     }

@@ -74,7 +74,7 @@ pub(crate) use tree_receipt::TreeReceipt;
 pub(crate) use unnamed::UnnamedFile;
 pub use walk::{WalkProblem, walk};
 pub(crate) use walk::{
-    Walked, folders_above, is_special, join, look, stat, times, walk_linked, walk_metered,
+    Walked, folders_above, is_special, join, stat, stat_entry, times, walk_linked, walk_metered,
 };
 
 use farline_core::transfer::journal::PartialOrigin;

@@ -76,7 +76,7 @@ pub(crate) fn walk_metered(
                     }
                     let path = join(&folder, &name);
                     taken += OF_ENTRY + 2 * path.len() as u64;
-                    match look_in(root, (&opened, &name), &join(start, &path), &path) {
+                    match stat_entry_in(root, (&opened, &name), &join(start, &path), &path) {
                         Ok((entry, _))
                             if matches!(entry.kind, EntryKind::File { .. })
                                 && recognise(&name).is_some() => {}
@@ -118,22 +118,22 @@ pub(crate) fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The entry of one path, as `path` in the transfer.
 pub(crate) fn stat(root: &Root, at: &[u8], path: &[u8]) -> Result<Entry, Error> {
-    look(root, at, path).map(|(entry, _)| entry)
+    stat_entry(root, at, path).map(|(entry, _)| entry)
 }
 
 /// The same, and which file it is.
-pub(crate) fn look(root: &Root, at: &[u8], path: &[u8]) -> Result<(Entry, Stat), Error> {
+pub(crate) fn stat_entry(root: &Root, at: &[u8], path: &[u8]) -> Result<(Entry, Stat), Error> {
     let failed = |error: io::Error| root.error("read", at, &error);
     if at.is_empty() {
         let top = root.stat(at).map_err(failed)?;
         return Ok((entry(path.to_vec(), EntryKind::Directory, &top), top));
     }
     let (folder, name) = root.parent(at).map_err(failed)?;
-    look_in(root, (&folder, &name), at, path)
+    stat_entry_in(root, (&folder, &name), at, path)
 }
 
 /// The same of what has this name in an open folder, which is opened once for all that is in it.
-fn look_in(
+fn stat_entry_in(
     root: &Root,
     (folder, name): (&OwnedFd, &[u8]),
     at: &[u8],

@@ -19,12 +19,12 @@ const THERE: [u8; 6] = [2, 0, 0, 0x77, 0, 2];
 
 /// How a reflector takes a flood.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum ReceivePath {
     PastBuffers,
     Ring,
 }
 
-const WAYS: [Way; 2] = [Way::PastBuffers, Way::Ring];
+const RECEIVE_PATHS: [ReceivePath; 2] = [ReceivePath::PastBuffers, ReceivePath::Ring];
 
 fn text(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
@@ -46,10 +46,10 @@ fn ends(name: &str) -> Option<Namespaces> {
 }
 
 /// A reflector at the other end, which without the rights for BPF has its ring alone.
-fn reflector(spaces: &Namespaces, way: Way, more: &[&str]) -> Running {
+fn reflector(spaces: &Namespaces, way: ReceivePath, more: &[&str]) -> Running {
     let mut command = match way {
-        Way::PastBuffers => spaces.run_there(&farline_binary()),
-        Way::Ring => {
+        ReceivePath::PastBuffers => spaces.run_there(&farline_binary()),
+        ReceivePath::Ring => {
             let mut command = spaces.run_there(Path::new("setpriv"));
             command.arg("--bounding-set=-all,+net_raw").arg(farline_binary());
             command
@@ -181,7 +181,7 @@ fn with_trouble(spaces: &Namespaces, tag: Option<u16>, session: u64, sizes: &[u3
 #[test]
 fn what_was_put_into_a_flood_is_found_by_both_ways() {
     let Some(spaces) = ends("t-flood-put") else { return };
-    for way in WAYS {
+    for way in RECEIVE_PATHS {
         let _far = reflector(&spaces, way, &[]);
         for (session, tag, sizes) in [
             (1, None, &[64][..]),
@@ -198,7 +198,7 @@ fn what_was_put_into_a_flood_is_found_by_both_ways() {
             assert_eq!((totals.wrong_bits, totals.duplicates), (3, 1), "{what}");
             assert_eq!((totals.reordered, totals.longest_extent), (1, 2), "{what}");
             let taken = counted(&spaces, "_xdp_redirect") - before;
-            assert_eq!(taken, if way == Way::Ring { 0 } else { 997 }, "{what}");
+            assert_eq!(taken, if way == ReceivePath::Ring { 0 } else { 997 }, "{what}");
         }
     }
 }
@@ -206,7 +206,7 @@ fn what_was_put_into_a_flood_is_found_by_both_ways() {
 #[test]
 fn a_flood_past_the_buffers_is_counted_whole() {
     let Some(spaces) = ends("t-flood-past") else { return };
-    let _far = reflector(&spaces, Way::PastBuffers, &[]);
+    let _far = reflector(&spaces, ReceivePath::PastBuffers, &[]);
     // The program makes a veth device take frames of XDP; it needs no GRO.
     for (gro, vlan) in [("on", &[][..]), ("off", &["--vlan", "7:3"])] {
         spaces.there(&format!("ethtool -K v gro {gro}"));
@@ -240,7 +240,7 @@ fn a_flood_past_the_buffers_is_counted_whole() {
 #[test]
 fn what_a_stopped_receiver_drops_of_a_flood_is_its_own() {
     let Some(spaces) = ends("t-flood-stop") else { return };
-    for way in WAYS {
+    for way in RECEIVE_PATHS {
         let far = reflector(&spaces, way, &["--buffer", "2MiB"]);
         let before = counted(&spaces, "_xdp_redirect");
         let mut test = raw(&spaces, &["--sizes", "64", "--for", "3s"]);
@@ -260,14 +260,14 @@ fn what_a_stopped_receiver_drops_of_a_flood_is_its_own() {
         );
         assert_eq!((of(row, "lost"), of(row, "wrong_bits")), (0, 0), "{way:?}: {row}");
         let taken = counted(&spaces, "_xdp_redirect") - before;
-        assert_eq!(taken > 1_000, way == Way::PastBuffers, "{way:?}: {taken} taken");
+        assert_eq!(taken > 1_000, way == ReceivePath::PastBuffers, "{way:?}: {taken} taken");
     }
 }
 
 #[test]
 fn a_paced_test_and_one_of_two_queues_come_by_the_ring() {
     let Some(spaces) = ends("t-flood-ring") else { return };
-    let _far = reflector(&spaces, Way::PastBuffers, &[]);
+    let _far = reflector(&spaces, ReceivePath::PastBuffers, &[]);
     let mut paced = spaces.run_here(&farline_binary());
     paced.args(["--json", "-q", "line", &text(THERE), "--ethernet", "v"]);
     let output = paced.args(["--rate", "10M", "--for", "1s"]).output().expect("farline runs");

@@ -77,11 +77,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let (runtime, signals) = interrupt::listening()?;
     let stop = interrupt::asked(runtime, signals)?;
     output.result(&json!({ "schema": "farline/agent/1" }), "farline: the agent works")?;
-    agent.run(&stop, |notice| tell(&notice, output));
+    agent.run(&stop, |notice| print_notice(&notice, output));
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(notice: &CircuitNotice, output: &Output) {
+fn print_notice(notice: &CircuitNotice, output: &Output) {
     let word = |step: &CircuitStep| match step {
         CircuitStep::Prepare(number, circuit) => {
             (number.0, "prepare", format!(" for {}", circuit.rate))

@@ -306,7 +306,7 @@ impl Booked {
     }
 
     /// How far the copy is.
-    pub(crate) fn tell(&self, progress: &Progress) {
+    pub(crate) fn on_progress(&self, progress: &Progress) {
         if let Some(watched) = &self.watched {
             watched.progress().update(progress);
         }

@@ -7,7 +7,7 @@ use crate::flags;
 use crate::interrupt::{self, Signals};
 use crate::numbers;
 use crate::output::Output;
-use crate::progress::{ProgressDisplay, Sample};
+use crate::progress::{ProgressDisplay, ProgressLine};
 use crate::reach;
 use crate::select::SelectionArgs;
 use farline::channels::Stack;
@@ -373,11 +373,11 @@ pub(crate) fn carry_out(
     if let Some(booked) = &mut booked {
         booked.watch(&options.stop, progress.speaker())?;
     }
-    let mut watch = |standing: &Progress| {
+    let mut watch = |so_far: &Progress| {
         if let Some(booked) = &booked {
-            booked.tell(standing);
+            booked.on_progress(so_far);
         }
-        progress.update(&sample(standing));
+        progress.update(&sample(so_far));
     };
     let ended =
         runtime.block_on(copy_until_ended(sources, destination, &options, deadline, &mut watch));
@@ -427,15 +427,15 @@ fn with_way_on(error: Error, is_piped: bool) -> Error {
 }
 
 /// What the screen shows of how a copy stands.
-fn sample(standing: &Progress) -> Sample {
-    Sample {
-        bytes_done: standing.bytes,
-        bytes_there: standing.resumed,
-        bytes_total: standing.bytes_total,
-        files_done: standing.files,
-        files_total: standing.files_total,
-        limited_by: standing.limited_by,
-        elapsed: standing.elapsed,
+fn sample(so_far: &Progress) -> ProgressLine {
+    ProgressLine {
+        bytes_done: so_far.bytes,
+        bytes_there: so_far.resumed,
+        bytes_total: so_far.bytes_total,
+        files_done: so_far.files,
+        files_total: so_far.files_total,
+        limited_by: so_far.limited_by,
+        elapsed: so_far.elapsed,
     }
 }
 

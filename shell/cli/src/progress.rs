@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal, Write};
 
 /// Where a transfer stands.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sample {
+pub(crate) struct ProgressLine {
     /// Bytes that have arrived.
     pub(crate) bytes_done: Bytes,
     /// What of them was there and did not have to move: no part of the rate.
@@ -72,7 +72,7 @@ impl ProgressDisplay {
     }
 
     /// Shows `sample`. Cheap: call it as often as is convenient.
-    pub(crate) fn update(&mut self, sample: &Sample) {
+    pub(crate) fn update(&mut self, sample: &ProgressLine) {
         let moved = Bytes(sample.bytes_done.0.saturating_sub(sample.bytes_there.0));
         self.pace.push(sample.elapsed, moved);
         let rate = self.pace.rate();
@@ -127,7 +127,7 @@ pub(crate) fn columns() -> usize {
 }
 
 /// Shows `sample` on a terminal of so many columns.
-fn draw(bar: &ProgressBar, label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) {
+fn draw(bar: &ProgressBar, label: &str, sample: &ProgressLine, rate: Option<Rate>, columns: usize) {
     let (text, with_bar) = describe(label, sample, rate, columns);
     let place = match with_bar {
         true => BarPlace::Before,
@@ -206,7 +206,12 @@ const FORMS: [(Words, bool); 14] = [
 
 /// One line with as much of the truth as fits into `columns`, and whether there is room for a bar
 /// before it.
-fn describe(label: &str, sample: &Sample, rate: Option<Rate>, columns: usize) -> (String, bool) {
+fn describe(
+    label: &str,
+    sample: &ProgressLine,
+    rate: Option<Rate>,
+    columns: usize,
+) -> (String, bool) {
     let least = if columns < USUAL_COLUMNS { SHORT_BAR } else { LEAST_BAR };
     for (words, with_bar) in FORMS {
         let room = if with_bar { columns.saturating_sub(least) } else { columns };
@@ -230,7 +235,12 @@ fn joined(parts: &[(u8, String)], words: Words) -> String {
 }
 
 /// The figures as they stand on the line, each with how much it is wanted.
-fn figures(label: &str, sample: &Sample, rate: Option<Rate>, words: Words) -> Vec<(u8, String)> {
+fn figures(
+    label: &str,
+    sample: &ProgressLine,
+    rate: Option<Rate>,
+    words: Words,
+) -> Vec<(u8, String)> {
     let is_short = words >= Words::Short;
     let bytes = match sample.bytes_total {
         Some(total) => format!("{} of {total}", sample.bytes_done),
@@ -344,8 +354,8 @@ mod tests {
     use indicatif::TermLike;
     use std::sync::{Arc, Mutex};
 
-    fn sample(millis: u64, mib: u64) -> Sample {
-        Sample {
+    fn sample(millis: u64, mib: u64) -> ProgressLine {
+        ProgressLine {
             bytes_done: Bytes::mib(mib),
             bytes_there: Bytes(0),
             bytes_total: Some(Bytes::mib(1024)),
@@ -490,7 +500,7 @@ mod tests {
     }
 
     /// What `sample` looks like on a terminal of so many columns.
-    fn seen(sample: &Sample, columns: u16) -> Vec<String> {
+    fn seen(sample: &ProgressLine, columns: u16) -> Vec<String> {
         let screen = Screen(columns, Arc::default());
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
         let bar = ProgressBar::with_draw_target(None, target);
@@ -521,7 +531,7 @@ mod tests {
               8.00 Gbit/s  1 s left  limit: path rate"]
         );
         for columns in 1..=130 {
-            for sample in [half, Sample { files_total: None, files_done: None, ..half }] {
+            for sample in [half, ProgressLine { files_total: None, files_done: None, ..half }] {
                 let rows = seen(&sample, columns);
                 let bar = rows.iter().position(|row| row.starts_with('[') && row.contains('='));
                 assert!(columns < 20 || bar.is_some(), "{columns}: {rows:?}");
@@ -533,7 +543,7 @@ mod tests {
 
     #[test]
     fn forty_columns_tell_how_far_fast_long_and_why() {
-        let sample = Sample {
+        let sample = ProgressLine {
             bytes_done: Bytes::mib(9_999_999),
             bytes_total: Some(Bytes::mib(10_000_000)),
             files_done: Some(123_456),
@@ -541,7 +551,7 @@ mod tests {
             ..sample(1_000, 0)
         };
         for limit in Limit::ALL {
-            let sample = Sample { limited_by: Some(limit), ..sample };
+            let sample = ProgressLine { limited_by: Some(limit), ..sample };
             for rate in [1_000, 12_300_000_000] {
                 let (line, _) = describe("run7", &sample, Some(Rate::from_bps(rate)), 40);
                 let figures = [if rate == 1_000 { "1.00" } else { "12.3" }, "123456/400000"];

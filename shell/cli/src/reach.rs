@@ -59,9 +59,9 @@ pub(crate) fn ask_for_password<'a>(
         return Ok(());
     }
     let wants = |place: &&Location| match place {
-        Location::Remote(Remote { user: Some(user), password: None, via, .. }) => {
+        Location::Remote(Remote { user: Some(user), password: None, transport, .. }) => {
             !PASSWORDLESS.contains(&user.as_str())
-                && matches!(via, ControlTransport::Tls | ControlTransport::OnePort)
+                && matches!(transport, ControlTransport::Tls | ControlTransport::OnePort)
         }
         _ => false,
     };

@@ -303,7 +303,7 @@ async fn serve(
     loop {
         tokio::select! {
             ended = &mut serving => return ended.map(|()| None),
-            // Of a service it asks for what is done anyway; a terminal that goes takes its programs.
+            // Of a service it asks for what is done anyway; a terminal takes its programs along.
             code = signals.next() => match code {
                 interrupt::HUP if !std::io::stdin().is_terminal() => output.remark(
                     "renewed certificates, keys and lists count by themselves: SIGHUP changes nothing"

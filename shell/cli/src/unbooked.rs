@@ -70,7 +70,7 @@ impl Booked {
         match *self {}
     }
 
-    pub(crate) fn tell(&self, _: &Progress) {
+    pub(crate) fn on_progress(&self, _: &Progress) {
         match *self {}
     }
 

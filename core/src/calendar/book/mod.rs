@@ -224,7 +224,7 @@ impl Book {
         let now = self.now(now);
         match order {
             BookOrder::Reserve(request) => self.reserve(now, request),
-            BookOrder::Act { id, verb, version } => self.act(now, *id, *verb, *version),
+            BookOrder::Act { id, verb, version } => self.change_state(now, *id, *verb, *version),
             BookOrder::Change { id, change, version, rights } => {
                 self.change(now, *id, change, *version, rights)
             }
@@ -252,7 +252,7 @@ impl Book {
         self.due.first().map(|(time, _)| *time)
     }
 
-    fn act(
+    fn change_state(
         &self,
         now: Time,
         id: ReservationId,

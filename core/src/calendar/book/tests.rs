@@ -76,7 +76,7 @@ fn done(book: &mut Book, now: Time, order: &BookOrder) -> Result<Arc<Reservation
     first.ok_or_else(|| BookingRefusal::new(RefusalCause::NotFound, "nothing changed"))
 }
 
-fn act(id: ReservationId, verb: ReservationVerb) -> BookOrder {
+fn verb_order(id: ReservationId, verb: ReservationVerb) -> BookOrder {
     BookOrder::Act { id, verb, version: None }
 }
 
@@ -126,17 +126,18 @@ fn a_hold_ends_by_itself_and_its_bandwidth_is_free_again() {
     assert!(done(&mut book, hour(0), &hold(60)).is_err(), "held bandwidth is not free");
     let until = hour(0) + Span::from_secs(60);
     assert_eq!(book.next_due(), Some(until));
-    let late = done(&mut book, until, &act(held.id, ReservationVerb::Commit));
+    let late = done(&mut book, until, &verb_order(held.id, ReservationVerb::Commit));
     assert_eq!(late.expect_err("too late").cause, RefusalCause::WrongState);
     for record in book.poll(until).records {
         book.apply(&record);
     }
     assert_eq!(book.reservation(held.id).and_then(|r| r.ended), Some(EndCause::Expired));
     let again = done(&mut book, until, &hold(60)).expect("free again");
-    let committed = done(&mut book, until, &act(again.id, ReservationVerb::Commit)).expect("held");
+    let committed =
+        done(&mut book, until, &verb_order(again.id, ReservationVerb::Commit)).expect("held");
     assert_eq!((committed.state, committed.version), (ReservationState::Committed, 2));
     assert_eq!(book.next_due(), Some(hour(2)));
-    let provisioned = done(&mut book, until, &act(again.id, ReservationVerb::Provision));
+    let provisioned = done(&mut book, until, &verb_order(again.id, ReservationVerb::Provision));
     let provisioned = provisioned.expect("stands");
     assert_eq!(provisioned.active(hour(1)).count(), 1);
     assert_eq!(provisioned.active(hour(2)).count(), 0, "half-open");
@@ -322,10 +323,10 @@ fn random_life(seed: u64, operations: u64) -> (u64, u64) {
                 let both_ways = rng.below(2) == 0;
                 BookOrder::Reserve(BookingRequest { hold, both_ways, ..request(problem) })
             }
-            (5, Some(id)) => act(id, ReservationVerb::Commit),
-            (6, Some(id)) => act(id, ReservationVerb::Abort),
-            (7, Some(id)) => act(id, ReservationVerb::Terminate),
-            (8, Some(id)) => act(id, ReservationVerb::Provision),
+            (5, Some(id)) => verb_order(id, ReservationVerb::Commit),
+            (6, Some(id)) => verb_order(id, ReservationVerb::Abort),
+            (7, Some(id)) => verb_order(id, ReservationVerb::Terminate),
+            (8, Some(id)) => verb_order(id, ReservationVerb::Provision),
             (_, Some(id)) => BookOrder::Change {
                 id,
                 change: ReservationChange { rate: Some(rate), start: None, end: Some(slot.end) },

@@ -266,7 +266,7 @@ impl Flow {
                 window_limited: f64::from(in_flight) + 1.0 > window,
             }),
         );
-        self.note(now);
+        self.record(now);
     }
 
     /// Looks at the timer.
@@ -277,7 +277,7 @@ impl Flow {
             self.outstanding.clear();
             self.timer_from = now;
             self.reduced(now, before, Event::Timeout, ReductionCause::Timeout);
-            self.note(now);
+            self.record(now);
         }
     }
 
@@ -313,7 +313,7 @@ impl Flow {
         self.rtt = self.rtt.mul_f64(0.875) + sample.mul_f64(0.125);
     }
 
-    fn note(&mut self, now: Time) {
+    fn record(&mut self, now: Time) {
         if self.trace.last().is_none_or(|last| now.since(last.at) >= self.sample_every) {
             let allowed = self.control.poll();
             let Flow { rtt, delivered, .. } = *self;

@@ -8,10 +8,10 @@ use crate::transfer::SlotId;
 impl Endpoint {
     /// The peer has read a block of this end's.
     pub(super) fn taken(&mut self, credit: u32) -> Result<(), Violation> {
-        let lent = self.lent.remove(&credit).ok_or(Violation::NotLent)?;
-        self.outputs.push_back(Output::Sent(lent.slot));
-        if lent.transfer != self.transfer
-            && self.lent.values().all(|other| other.transfer == self.transfer)
+        let exposed = self.exposed.remove(&credit).ok_or(Violation::NotExposed)?;
+        self.outputs.push_back(Output::Sent(exposed.slot));
+        if exposed.transfer != self.transfer
+            && self.exposed.values().all(|other| other.transfer == self.transfer)
         {
             self.outputs.push_back(Output::Taken);
         }
@@ -29,7 +29,7 @@ impl Endpoint {
             }
             // Of an earlier transfer there may be some still that the peer has read and not said
             // so.
-            Job::Block { .. } if self.lent.len() >= usize::from(self.settings.credits) => {}
+            Job::Block { .. } if self.exposed.len() >= usize::from(self.settings.credits) => {}
             Job::Block { slot, source, len, header } => {
                 let Some(number) = self.idlest(2) else { return };
                 let on = QueuePair(number as u8);
@@ -44,7 +44,7 @@ impl Endpoint {
                         self.post(on, Record::Block(announcement));
                     }
                     Placement::Read => {
-                        self.lent
+                        self.exposed
                             .insert(to.number, ExposedBuffer { slot, transfer: self.transfer });
                         self.post(on, Record::Filled(announcement, source));
                     }
@@ -65,7 +65,7 @@ impl Endpoint {
                 self.credits.clear();
                 self.blocks = 0;
                 self.transfer = self.transfer.wrapping_add(1);
-                if self.reads() && self.lent.is_empty() {
+                if self.reads() && self.exposed.is_empty() {
                     self.outputs.push_back(Output::Taken);
                 }
             }

@@ -59,14 +59,14 @@ fn credits_move_in_one_round_trip_and_in_two_where_read() {
         for content in 0..32 {
             world.give(content);
         }
-        world.settle();
+        world.drain();
         while world.ends[1].got.len() < 32 {
             while world.ends[1].held.len() < usize::from(credits) {
                 world.offer();
             }
-            world.settle();
+            world.drain();
             assert!(world.step());
-            world.settle();
+            world.drain();
         }
         let round_trips =
             world.now.since(Time::ZERO).as_millis_f64() / (2.0 * delay.as_millis_f64());

@@ -61,7 +61,7 @@ fn a_lying_peer_breaks_its_channel_and_moves_no_other_slot() {
                         4..=5 => world.offer(),
                         _ => drop(world.step()),
                     }
-                    world.settle();
+                    world.drain();
                     continue;
                 }
             };
@@ -69,7 +69,7 @@ fn a_lying_peer_breaks_its_channel_and_moves_no_other_slot() {
                 break;
             }
             world.ends[1].endpoint.handle(input);
-            world.settle();
+            world.drain();
         }
         if let Some(violation) = world.ends[1].broken {
             *caught.entry(violation.to_string()).or_insert(0) += 1;

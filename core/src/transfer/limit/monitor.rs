@@ -111,7 +111,7 @@ struct SlowStart {
 pub struct PathMonitor {
     times: PathTimes,
     /// Until the windows have stopped growing for the first time.
-    growth: Option<SlowStart>,
+    slow_start: Option<SlowStart>,
     last: Option<PathSample>,
     /// Of the last looks with losses: whether a queue overflowed.
     overflows: VecDeque<bool>,
@@ -125,10 +125,11 @@ pub struct PathMonitor {
 
 impl Default for PathMonitor {
     fn default() -> PathMonitor {
-        let growth = SlowStart { rounds: Rounds::of(BURST_TRIPS), pending: PathTimes::default() };
+        let slow_start =
+            SlowStart { rounds: Rounds::of(BURST_TRIPS), pending: PathTimes::default() };
         PathMonitor {
             times: PathTimes::default(),
-            growth: Some(growth),
+            slow_start: Some(slow_start),
             last: None,
             overflows: VecDeque::new(),
             empty_at: None,
@@ -158,16 +159,17 @@ impl PathMonitor {
         }
         let spent =
             if sample.network_bound { self.spent(&last, judged) } else { PathTimes::default() };
-        match &mut self.growth {
+        match &mut self.slow_start {
             None => self.times = self.times.and(spent),
-            Some(growth) => {
-                growth.pending = growth.pending.and(spent);
-                if let Some(grew) = growth.round(&sample) {
-                    let pending = std::mem::take(&mut growth.pending);
-                    let is_over = lost != NewLosses::default() || growth.rounds.flat >= FLAT_ROUNDS;
+            Some(slow_start) => {
+                slow_start.pending = slow_start.pending.and(spent);
+                if let Some(grew) = slow_start.round(&sample) {
+                    let pending = std::mem::take(&mut slow_start.pending);
+                    let is_over =
+                        lost != NewLosses::default() || slow_start.rounds.flat >= FLAT_ROUNDS;
                     self.times = self.times.and(if grew { grown(pending) } else { pending });
                     if is_over {
-                        self.growth = None;
+                        self.slow_start = None;
                     }
                 }
             }
@@ -177,8 +179,8 @@ impl PathMonitor {
     /// What was seen.
     pub fn times(&self) -> PathTimes {
         let min_rtt = self.last.map_or(Span::ZERO, |last| last.min_rtt);
-        let left = self.growth.as_ref().map_or(PathTimes::default(), |growth| {
-            if growth.rounds.flat == 0 { grown(growth.pending) } else { growth.pending }
+        let left = self.slow_start.as_ref().map_or(PathTimes::default(), |slow_start| {
+            if slow_start.rounds.flat == 0 { grown(slow_start.pending) } else { slow_start.pending }
         });
         PathTimes { min_rtt, ..self.times.and(left) }
     }

@@ -165,7 +165,7 @@ impl Authorities {
             let der = certificate.to_der().map_err(|error| error.to_string())?;
             let unreadable = || format!("{}: it cannot be read", shown(certificate));
             let kind = kind_of(&der).ok_or_else(unreadable)?;
-            if kind != ProxyKind::Own && extension.is_none() {
+            if kind != ProxyKind::EndEntity && extension.is_none() {
                 extension = voms::extension_of(&der);
             }
             match kind {
@@ -175,7 +175,7 @@ impl Authorities {
                     let whose = shown(certificate);
                     return Err(format!("{whose}: a proxy with a policy that is not known here"));
                 }
-                ProxyKind::Own => {
+                ProxyKind::EndEntity => {
                     self.check_policies(&chain[at..])?;
                     let subject = subject_of_certificate(&der).ok_or_else(unreadable)?;
                     let servers = voms::Servers {

@@ -73,7 +73,7 @@ impl Credential {
     /// The subject of the first of its chain that is no proxy.
     pub(super) fn subject(&self) -> Option<String> {
         let mut chain = self.chain.iter().filter_map(|certificate| certificate.to_der().ok());
-        let own = chain.find(|der| kind_of(der) == Some(ProxyKind::Own))?;
+        let own = chain.find(|der| kind_of(der) == Some(ProxyKind::EndEntity))?;
         subject_of_certificate(&own)
     }
 

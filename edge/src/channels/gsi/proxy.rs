@@ -9,7 +9,7 @@ pub(super) fn kind_of(der: &[u8]) -> Option<ProxyKind> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let extension = oid!(1.3.6.1.5.5.7.1.14);
     let mut found = certificate.extensions().iter().filter(|other| other.oid == extension);
-    let Some(info) = found.next() else { return Some(ProxyKind::Own) };
+    let Some(info) = found.next() else { return Some(ProxyKind::EndEntity) };
     if found.next().is_some() {
         return None;
     }

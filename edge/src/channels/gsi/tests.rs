@@ -23,7 +23,7 @@ const INDEPENDENT: &[u8] = &[6, 8, 0x2b, 6, 1, 5, 5, 7, 21, 2];
 const LIMITED: &[u8] = &[6, 11, 0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
 
 #[derive(Clone)]
-struct Own {
+struct TestCredential {
     chain: Vec<X509>,
     key: PKey<Private>,
 }
@@ -100,7 +100,7 @@ fn public(key: &PKey<Private>) -> PKey<Public> {
 /// A grid with an authority that may sign `/O=Grid/*`, in a folder.
 struct Grid {
     folder: tempfile::TempDir,
-    authority: Own,
+    authority: TestCredential,
     gsi: Gsi,
 }
 
@@ -124,7 +124,7 @@ impl Grid {
         let policy = "access_id_CA X509 '/O=Grid/CN=Grid CA'\npos_rights globus CA:sign\n\
                       cond_subjects globus '\"/O=Grid/*\"'\n";
         put(&format!("certificates/{hash}.signing_policy"), policy.as_bytes());
-        let authority = Own { chain: vec![own], key: secret };
+        let authority = TestCredential { chain: vec![own], key: secret };
         let host = signed(&authority, &[("O", "Grid"), ("CN", "node")], 2);
         put("hostcert.pem", &host.chain[0].to_pem().expect("PEM"));
         put("hostkey.pem", &host.key.private_key_to_pem_pkcs8().expect("PEM"));
@@ -133,7 +133,7 @@ impl Grid {
         Grid { folder, authority, gsi }
     }
 
-    fn user(&self, who: &str) -> Own {
+    fn user(&self, who: &str) -> TestCredential {
         signed(&self.authority, &[("O", "Grid"), ("CN", who)], 2)
     }
 
@@ -141,7 +141,7 @@ impl Grid {
     /// request with what `delegate` makes of it.
     fn exchange(
         &self,
-        own: &Own,
+        own: &TestCredential,
         flag: &[u8],
         delegate: impl Fn(X509Req) -> Vec<u8>,
     ) -> Result<(SslStream<Pipe>, GssContext, Peer, Option<DataSecurity>), String> {
@@ -182,30 +182,30 @@ impl Grid {
     }
 
     /// Who the acceptor takes it for.
-    fn taken(&self, own: &Own) -> Result<(String, bool), String> {
+    fn taken(&self, own: &TestCredential) -> Result<(String, bool), String> {
         let came = self.exchange(own, b"0", |_| Vec::new());
         came.map(|(_, _, peer, _)| (peer.subject, peer.is_limited))
     }
 }
 
 /// A certificate of the authority `by`.
-fn signed(by: &Own, subject: &[(&str, &str)], until: i64) -> Own {
+fn signed(by: &TestCredential, subject: &[(&str, &str)], until: i64) -> TestCredential {
     let secret = key();
     let wanted =
         Wanted { subject: name(None, subject), is_authority: false, proxy: None, from: -2, until };
     let own = certificate(&wanted, &public(&secret), (by.chain[0].subject_name(), &by.key));
-    Own { chain: vec![own], key: secret }
+    TestCredential { chain: vec![own], key: secret }
 }
 
 /// A proxy that `by` signs.
-fn proxy(by: &Own, language: &[u8], length: Option<u8>, until: i64) -> Own {
+fn proxy(by: &TestCredential, language: &[u8], length: Option<u8>, until: i64) -> TestCredential {
     let secret = key();
     let own = proxy_for(by, &public(&secret), "123", Some((language, length)), until);
-    Own { chain: [vec![own], by.chain.clone()].concat(), key: secret }
+    TestCredential { chain: [vec![own], by.chain.clone()].concat(), key: secret }
 }
 
 fn proxy_for(
-    by: &Own,
+    by: &TestCredential,
     public: &PKey<Public>,
     more: &str,
     proxy: Option<(&[u8], Option<u8>)>,
@@ -238,7 +238,7 @@ fn a_proxy_is_whose_certificate_signed_it() {
 fn chains_that_are_none_are_refused_with_the_reason() {
     let grid = Grid::new(true);
     let (alice, bob) = (grid.user("alice"), grid.user("bob"));
-    let full = |by: &Own| proxy(by, FULL, None, 1);
+    let full = |by: &TestCredential| proxy(by, FULL, None, 1);
     // Bob signs in alice's name.
     let secret = key();
     let wanted = Wanted {
@@ -249,11 +249,11 @@ fn chains_that_are_none_are_refused_with_the_reason() {
         until: 1,
     };
     let forged = certificate(&wanted, &public(&secret), (bob.chain[0].subject_name(), &bob.key));
-    let forged = Own { chain: vec![forged, bob.chain[0].clone()], key: secret };
+    let forged = TestCredential { chain: vec![forged, bob.chain[0].clone()], key: secret };
     // No proxy, for nothing says so: what Globus 2 had, or somebody who plays authority.
     let secret = key();
     let old = proxy_for(&alice, &public(&secret), "proxy", None, 1);
-    let old = Own { chain: vec![old, alice.chain[0].clone()], key: secret };
+    let old = TestCredential { chain: vec![old, alice.chain[0].clone()], key: secret };
     // An authority that nobody knows.
     let other = Grid::new(true).user("alice");
     // One that may not sign that name.
@@ -288,7 +288,7 @@ fn chains_that_are_none_are_refused_with_the_reason() {
 fn what_is_delegated_makes_data_connections_the_clients_own() {
     let grid = Grid::new(true);
     let alice = proxy(&grid.user("alice"), FULL, None, 1);
-    let sign = |by: &Own, request: &X509Req| {
+    let sign = |by: &TestCredential, request: &X509Req| {
         let public = request.public_key().expect("a key");
         proxy_for(by, &public, "9", Some((FULL, None)), 1).to_der().expect("DER")
     };
@@ -373,7 +373,7 @@ fn a_renewed_certificate_counts_and_a_damaged_one_does_not() {
 }
 
 /// A user's proxy in a file, with what its grid trusts.
-fn user_proxy(grid: &Grid, own: &Own, mode: u32) -> Result<UserProxy, Error> {
+fn user_proxy(grid: &Grid, own: &TestCredential, mode: u32) -> Result<UserProxy, Error> {
     use std::os::unix::fs::PermissionsExt;
     let file = grid.folder.path().join("proxy");
     let mut pem = own.chain[0].to_pem().expect("PEM");
@@ -431,7 +431,7 @@ fn a_client_shows_its_proxy_and_delegates_a_limited_one() {
     let chain = delegated.chain();
     let kinds: Vec<_> =
         chain.iter().map(|one| proxy::kind_of(&one.to_der().expect("DER"))).collect();
-    let expected = [ProxyKind::Limited, ProxyKind::Full, ProxyKind::Own];
+    let expected = [ProxyKind::Limited, ProxyKind::Full, ProxyKind::EndEntity];
     assert_eq!(kinds, expected.map(Some));
     assert!(chain[0].not_after() <= chain[1].not_after(), "{:?}", chain[0]);
     // Both ends of a data connection that waits for something to go over it.
@@ -494,7 +494,7 @@ fn a_client_talks_to_the_server_that_it_means_and_to_no_other() {
 fn a_proxy_that_is_no_good_is_named_before_anybody_is_asked() {
     let grid = Grid::new(true);
     let alice = grid.user("alice");
-    let told = |own: &Own, mode| match user_proxy(&grid, own, mode) {
+    let told = |own: &TestCredential, mode| match user_proxy(&grid, own, mode) {
         Err(error) => {
             assert_eq!(error.code, farline_core::units::ErrorCode::NoProxy, "{error}");
             error.message
@@ -504,9 +504,9 @@ fn a_proxy_that_is_no_good_is_named_before_anybody_is_asked() {
     let good = proxy(&alice, FULL, None, 1);
     assert!(told(&good, 0o640).ends_with("others may read it"));
     assert!(told(&proxy(&alice, FULL, None, -1), 0o600).contains("it expired at "));
-    let lost = Own { chain: vec![good.chain[0].clone()], key: good.key.clone() };
+    let lost = TestCredential { chain: vec![good.chain[0].clone()], key: good.key.clone() };
     assert!(told(&lost, 0o600).contains("lacks the certificate of the user"));
-    assert!(told(&Own { key: key(), ..good }, 0o600).contains("not the key"));
+    assert!(told(&TestCredential { key: key(), ..good }, 0o600).contains("not the key"));
     let absent = GridProxy { file: Some("/nowhere".into()), authorities: None };
     let absent = UserProxy::find(&absent).map(|_| ()).expect_err("there is none");
     assert_eq!(absent.message, "there is no proxy of a grid at /nowhere");

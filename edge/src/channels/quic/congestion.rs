@@ -306,7 +306,7 @@ impl Adapted {
         }
     }
 
-    fn tell(&mut self, now: Instant, event: Event) {
+    fn on_event(&mut self, now: Instant, event: Event) {
         let now = Time::from_nanos(nanos(self.begun, now));
         self.machine.get_mut().unwrap_or_else(PoisonError::into_inner).handle(now, event);
     }
@@ -367,10 +367,10 @@ impl Controller for Adapted {
         let rtt = nanos(newest, now);
         self.made_by.meter.least_rtt.fetch_min(rtt, Ordering::Relaxed);
         let rtt = Span::from_nanos(rtt);
-        self.tell(now, Event::Rtt(rtt));
+        self.on_event(now, Event::Rtt(rtt));
         if self.recovery.is_some_and(|until| newest > until) {
             self.recovery = None;
-            self.tell(now, Event::Recovered);
+            self.on_event(now, Event::Recovered);
         }
         let packets = bytes.div_ceil(self.mtu).max(1);
         self.delivered += packets;
@@ -389,7 +389,7 @@ impl Controller for Adapted {
             in_flight: u32::try_from((in_flight + bytes) / self.mtu).unwrap_or(u32::MAX),
             window_limited: !app_limited,
         };
-        self.tell(now, Event::Acked(acked));
+        self.on_event(now, Event::Acked(acked));
         let machine = self.machine.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(yielded) = machine.yielded() {
             *lock(&self.made_by.meter.yielded) = Some(yielded);
@@ -404,17 +404,17 @@ impl Controller for Adapted {
         self.made_by.meter.jump.store(0, Ordering::Relaxed);
         if persistent {
             self.recovery = None;
-            return self.tell(now, Event::Timeout);
+            return self.on_event(now, Event::Timeout);
         }
         // Once for each window of data.
         if self.recovery.is_some_and(|until| sent <= until) {
             return;
         }
         match lost {
-            0 => self.tell(now, Event::Ecn),
+            0 => self.on_event(now, Event::Ecn),
             _ => {
                 self.recovery = Some(now);
-                self.tell(now, Event::Loss);
+                self.on_event(now, Event::Loss);
             }
         }
     }

@@ -73,7 +73,7 @@ pub struct RdmaChannel {
     rtt: Span,
     breaker: Arc<Breaker>,
     /// Whether to look for completions or to be told of them.
-    attention: CompletionPoller,
+    poller: CompletionPoller,
     began: Instant,
     /// Whether headers are checked ones.
     checked: bool,
@@ -113,7 +113,7 @@ impl RdmaChannel {
             begin: usize::from(begin.clamp(1, settings.credits)),
             rtt,
             breaker: Arc::new(Breaker::new()?),
-            attention: CompletionPoller::default(),
+            poller: CompletionPoller::default(),
             began: Instant::now(),
             checked: false,
             arrived: VecDeque::new(),
@@ -257,8 +257,8 @@ impl Channel for RdmaChannel {
         None
     }
 
-    fn noticed(&self) -> Option<CompletionStats> {
-        Some(self.attention.noticed())
+    fn completion_stats(&self) -> Option<CompletionStats> {
+        Some(self.poller.stats())
     }
 
     fn handle(&self) -> io::Result<Handle> {

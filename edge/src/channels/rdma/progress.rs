@@ -55,26 +55,26 @@ impl RdmaChannel {
     /// Takes what the device has done, without waiting.
     fn poll(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
         self.link.poll(completions)?;
-        self.attention.handle(self.now(), completion_poller::Input::Looked(completions.len()));
+        self.poller.handle(self.now(), completion_poller::Input::Looked(completions.len()));
         Ok(())
     }
 
     /// Waits until it has done something, or another thread wakes this one.
     fn await_any(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<()> {
-        self.attention.handle(self.now(), completion_poller::Input::Waits);
+        self.poller.handle(self.now(), completion_poller::Input::Waits);
         while completions.is_empty() {
-            if self.attention.poll(self.now()) == completion_poller::Output::Look {
+            if self.poller.poll(self.now()) == completion_poller::Output::Look {
                 self.poll(completions)?;
                 continue;
             }
             let slept = self.wait(completions, most)?;
             let count = completions.len();
-            let noticed = if slept {
+            let input = if slept {
                 completion_poller::Input::Slept(count)
             } else {
                 completion_poller::Input::Looked(count)
             };
-            self.attention.handle(self.now(), noticed);
+            self.poller.handle(self.now(), input);
             break;
         }
         Ok(())

@@ -15,7 +15,7 @@ pub(super) struct Buffers {
 }
 
 /// A buffer that somebody reads.
-struct Lent {
+struct PooledBuffer {
     buffer: Box<[u8]>,
     filled: usize,
     home: Buffers,
@@ -35,17 +35,17 @@ impl Buffers {
 
     /// The first `filled` bytes of a buffer, to read; it returns here when they are dropped.
     pub(super) fn lend(&self, buffer: Box<[u8]>, filled: usize) -> Bytes {
-        Bytes::from_owner(Lent { buffer, filled, home: self.clone() })
+        Bytes::from_owner(PooledBuffer { buffer, filled, home: self.clone() })
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         let mut spare = lock(&self.home.spare);
         if spare.len() < MOST_SPARE {

@@ -135,7 +135,7 @@ impl State {
     fn take_arrived(&mut self) -> io::Result<VecDeque<Shared>> {
         if self.arrived.is_empty() {
             return match self.ended {
-                Some(Ended::Silence) => Err(io::ErrorKind::TimedOut.into()),
+                Some(Ended::IdleTimeout) => Err(io::ErrorKind::TimedOut.into()),
                 Some(Ended::Here) => Err(io::ErrorKind::ConnectionAborted.into()),
                 Some(Ended::Peer) | None => Ok(VecDeque::new()),
             };

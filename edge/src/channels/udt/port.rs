@@ -133,7 +133,7 @@ pub(super) fn connect(call: Call) -> io::Result<UdtStream> {
     port.start()?;
     match said.recv() {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(ConnectFailure::Silence)) => Err(io::ErrorKind::TimedOut.into()),
+        Ok(Err(ConnectFailure::TimedOut)) => Err(io::ErrorKind::TimedOut.into()),
         Ok(Err(ConnectFailure::Refused(reason))) => Err(io::Error::new(
             io::ErrorKind::ConnectionRefused,
             format!("the other end takes no such connection: UDT's reason {reason}"),

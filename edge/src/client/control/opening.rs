@@ -33,7 +33,7 @@ const SPARSE_MARKERS: Duration = Duration::from_secs(15);
 /// A login that was refused, with how to log in otherwise.
 fn named(error: Error, remote: &Remote, shown: Option<&ClientKey>) -> Error {
     let scheme = if remote.farline { "farlines" } else { "ftps" };
-    match (&remote.user, remote.via) {
+    match (&remote.user, remote.transport) {
         _ if error.hint.is_some() => error,
         (None, ControlTransport::Tls | ControlTransport::OnePort) if shown.is_some() => error.hint(
             "the certificate that FARLINE_CERT names is of nobody whom its operator has named: \
@@ -92,12 +92,12 @@ impl Control {
         let stack = options.channel.as_ref()?;
         let driver = stack.channel();
         let can = driver.capabilities;
-        let encrypts = remote.via == ControlTransport::Ssh
-            || (remote.via == ControlTransport::Tls && !options.reach.no_encrypt);
+        let encrypts = remote.transport == ControlTransport::Ssh
+            || (remote.transport == ControlTransport::Tls && !options.reach.no_encrypt);
         let fits = can.offered == Offered::WhenAsked
             && can.carries == Carries::OrderedBytes
             && remote.farline
-            && remote.via != ControlTransport::OnePort
+            && remote.transport != ControlTransport::OnePort
             && (encrypts || !can.encrypted);
         fits.then_some(driver.name)
     }
@@ -108,7 +108,7 @@ impl Control {
         remote: &Remote,
         reach: &ConnectOptions,
     ) -> Result<Control, Error> {
-        if remote.via == ControlTransport::Ssh {
+        if remote.transport == ControlTransport::Ssh {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::ThirdParty,
@@ -116,7 +116,7 @@ impl Control {
             )
             .hint("copy to this host first, or name servers at both ends: farline://host/path"));
         }
-        if remote.via == ControlTransport::OnePort {
+        if remote.transport == ControlTransport::OnePort {
             return Err(Error::new(
                 Fault::You,
                 ErrorCode::ThirdParty,
@@ -125,7 +125,8 @@ impl Control {
             .hint("write farline:// for both servers: data then goes in the clear between them"));
         }
         // Servers of a grid show each other whose they are by what they were delegated.
-        let is_told_apart = matches!(remote.via, ControlTransport::Tcp | ControlTransport::Gsi);
+        let is_told_apart =
+            matches!(remote.transport, ControlTransport::Tcp | ControlTransport::Gsi);
         if !is_told_apart && !reach.no_encrypt {
             return Err(Error::new(
                 Fault::Refused,
@@ -145,7 +146,7 @@ impl Control {
         copying: Option<(&Options, Option<Bytes>)>,
     ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
-        if remote.via == ControlTransport::Tcp && reach.trust != Trust::default() {
+        if remote.transport == ControlTransport::Tcp && reach.trust != Trust::default() {
             // Who says whom to trust does not mean to talk to anybody in the clear.
             let scheme = if remote.farline { "farline" } else { "ftp" };
             let message =
@@ -154,17 +155,17 @@ impl Control {
                 "write {scheme}s:// for {scheme}://, or leave {TlsPin} and {TlsCa} out"
             )));
         }
-        if remote.via == ControlTransport::Tls && !cfg!(feature = "tls") {
+        if remote.transport == ControlTransport::Tls && !cfg!(feature = "tls") {
             return Err(Error::not_built("TLS", "tls"));
         }
-        if remote.via == ControlTransport::Gsi && reach.trust.authorities.is_some() {
+        if remote.transport == ControlTransport::Gsi && reach.trust.authorities.is_some() {
             let message = format!("authorities of a grid are a folder, not the file of {TlsCa}");
             return Err(Error::new(Fault::You, ErrorCode::BadCertificate, message)
                 .hint(format!("name their folder in X509_CERT_DIR, and leave {TlsCa} out")));
         }
         let (user, password) = reach.credentials.login(remote)?;
         // What lacks here should not cost a round trip to learn.
-        let proxy = match remote.via {
+        let proxy = match remote.transport {
             ControlTransport::Gsi => Some(UserProxy::find(&reach.credentials.grid)?),
             _ => None,
         };
@@ -175,7 +176,7 @@ impl Control {
             host: Some(host),
             // Over UDP a server says nothing before its client does; elsewhere its greeting, and
             // the round trip that it takes, need not be waited for.
-            known_farline: remote.farline && remote.via != ControlTransport::Ssh,
+            known_farline: remote.farline && remote.transport != ControlTransport::Ssh,
             reply_timeout: reach
                 .idle_timeout()
                 .map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
@@ -203,7 +204,7 @@ impl Control {
             key: None,
             offered: None,
             // Nothing goes there in the clear.
-            encrypt: match remote.via {
+            encrypt: match remote.transport {
                 ControlTransport::Tcp | ControlTransport::Gsi => false,
                 ControlTransport::OnePort => true,
                 ControlTransport::Tls | ControlTransport::Ssh => !reach.no_encrypt,
@@ -218,19 +219,20 @@ impl Control {
             dialer: None,
             early_stack: None,
             early: None,
-            net_stack: (remote.via == ControlTransport::OnePort).then_some(one_port::DRIVER),
+            net_stack: (remote.transport == ControlTransport::OnePort).then_some(one_port::DRIVER),
             answered_in: None,
             live_limit: None,
             asked: None,
         };
-        if let (ControlTransport::Tcp | ControlTransport::Tls, true) = (remote.via, remote.farline)
+        if let (ControlTransport::Tcp | ControlTransport::Tls, true) =
+            (remote.transport, remote.farline)
         {
             let (path, encrypt) =
                 ((control.server(), control.peer()?, control.rtt()), control.encrypt);
             let begin = |(options, size)| EarlyConnections::begin(path, encrypt, options, size);
             control.early = copying.and_then(begin);
         }
-        if remote.via == ControlTransport::Tls {
+        if remote.transport == ControlTransport::Tls {
             control.start_tls(remote, reach).await?;
         }
         if let Some(proxy) = &proxy {
@@ -270,7 +272,7 @@ impl Control {
     /// A grid's server that ssh has started, and that is no Farline node, shows and encrypts
     /// nothing on its data connections.
     fn settle_sshftp(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
-        if remote.via != ControlTransport::Ssh || remote.farline || self.features.is_farline {
+        if remote.transport != ControlTransport::Ssh || remote.farline || self.features.is_farline {
             return Ok(());
         }
         (self.encrypt, self.protected) = (false, None);

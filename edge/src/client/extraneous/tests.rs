@@ -19,7 +19,7 @@ fn tree(paths: &[&str]) -> Vec<Entry> {
 fn gone(ours: &[&str], there: &[&str], selection: &Selection) -> Vec<String> {
     let (ours, there) = (tree(ours), tree(there));
     let paths = ours.iter().map(|entry| &entry.path[..]).collect();
-    let known = Known { paths, not_copied: BTreeSet::from([&b"pipe"[..]]) };
+    let known = SourcePaths { paths, not_copied: BTreeSet::from([&b"pipe"[..]]) };
     let backups: [Backup; 0] = [];
     let gone = extraneous(&known, &there, selection, (&backups[..], &b""[..]));
     gone.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect()

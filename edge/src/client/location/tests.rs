@@ -25,17 +25,17 @@ fn urls_and_paths_are_told_apart() {
     ] {
         let remote = remote(text);
         assert_eq!(
-            (remote.via, remote.user.as_deref(), remote.host.as_str()),
+            (remote.transport, remote.user.as_deref(), remote.host.as_str()),
             (ControlTransport::Ssh, user, host),
             "{text}"
         );
         assert_eq!(remote.path, path.as_bytes(), "{text}");
     }
-    assert_eq!(remote("ftps://a/b").via, ControlTransport::Tls);
+    assert_eq!(remote("ftps://a/b").transport, ControlTransport::Tls);
     assert_eq!(remote("farlines://a/?null").to_string(), "farlines://a:2811/?null");
-    assert_eq!(remote("farlines://a/?null").via, ControlTransport::Tls);
+    assert_eq!(remote("farlines://a/?null").transport, ControlTransport::Tls);
     let over_udp = remote("farlineq://a/d");
-    assert_eq!((over_udp.via, over_udp.port), (ControlTransport::OnePort, 2811));
+    assert_eq!((over_udp.transport, over_udp.port), (ControlTransport::OnePort, 2811));
     assert_eq!(over_udp.to_string(), "farlineq://a:2811/d");
     assert_eq!(Location::parse(OsStr::new("file:///x%20y")), Ok(Location::Local("/x y".into())));
     let plain = remote("ftp://dtn2.example.org/data/run%207");
@@ -116,7 +116,7 @@ fn a_wrong_url_is_one_clear_error() {
 #[test]
 fn a_grids_server_over_ssh_is_a_url_of_its_own() {
     let usual = remote("sshftp://ann@dtn2/data/a?b");
-    assert_eq!((usual.via, usual.farline, usual.port), (ControlTransport::Ssh, false, 0));
+    assert_eq!((usual.transport, usual.farline, usual.port), (ControlTransport::Ssh, false, 0));
     assert_eq!((usual.user.as_deref(), &usual.path[..]), (Some("ann"), &b"/data/a?b"[..]));
     assert_eq!(usual.to_string(), "sshftp://dtn2/data/a?b");
     assert_eq!(

@@ -175,7 +175,7 @@ impl Between<'_, '_> {
     }
 
     /// Gives the file that has landed its time, if the receiver knows how.
-    async fn settle(&mut self, copy: &mut Copy<'_>) {
+    async fn set_landed_time(&mut self, copy: &mut Copy<'_>) {
         let (receiver, target) = (&mut self.ends.receiver, &self.targets[self.file]);
         set_time(copy, receiver, target, self.entries[self.file].modified_ns).await;
     }
@@ -232,7 +232,7 @@ impl FileEnd for Between<'_, '_> {
             return Ok(false);
         }
         self.partial.take().into_iter().for_each(RemotePartial::landed);
-        self.settle(copy).await;
+        self.set_landed_time(copy).await;
         Ok(true)
     }
 
@@ -268,7 +268,7 @@ impl FileEnd for Between<'_, '_> {
         let (receiver, to) = self.ends.of(DataEnd::Receiver);
         if let Some(partial) = self.partial.take() {
             partial.land(receiver).await.map_err(|error| at(to, error))?;
-            self.settle(copy).await;
+            self.set_landed_time(copy).await;
         }
         Ok(true)
     }

@@ -4,17 +4,17 @@
 //! committed, that is in doubt until the tables have been read again. The runtime is the
 //! connection's own: its methods wait, and are called from threads that may.
 
+mod connector;
 mod session;
 mod tls;
-mod way;
 
 use super::connection::{Connection, Failure, NotCommitted};
 use super::{DatabaseAddress, Row, Schema, Value};
+use connector::PostgresConnector;
 use farline_core::units::{Error, ErrorCode, Fault};
 use session::{Session, Trouble};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use way::Way;
 
 /// How long a connection may take, and a reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const HANDOVER: Duration = Duration::from_secs(5);
 /// The database of one subsystem at a server.
 #[derive(Debug)]
 pub(super) struct Postgres {
-    way: Way,
+    connector: PostgresConnector,
     /// Its own, so that a database is the same for who has none. Absent when it is being dropped.
     runtime: Option<Runtime>,
     session: Option<Session>,
@@ -55,12 +55,12 @@ impl Drop for Postgres {
 impl Postgres {
     /// The way to the database at `url`; nothing is connected yet.
     pub(super) fn new(schema: &'static Schema, url: &DatabaseAddress) -> Result<Postgres, Error> {
-        let way = Way::new(schema, url)?;
+        let connector = PostgresConnector::new(schema, url)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| {
             Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
         })?;
-        Ok(Postgres { way, runtime: Some(runtime), session: None, locks: false, rest: None })
+        Ok(Postgres { connector, runtime: Some(runtime), session: None, locks: false, rest: None })
     }
 
     /// Waits for `future`, but no longer than `timeout`.
@@ -70,7 +70,7 @@ impl Postgres {
         future: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, Trouble> {
         let Some(runtime) = &self.runtime else {
-            return Err(self.way.error(Fault::Bug, "its runtime has ended").into());
+            return Err(self.connector.error(Fault::Bug, "its runtime has ended").into());
         };
         // The timer is made within the runtime.
         let timed = async { tokio::time::timeout(timeout, future).await };
@@ -94,7 +94,7 @@ impl Postgres {
         }
         outcome.map_err(|trouble| {
             let broke = had_one && trouble.broke_session();
-            Failure { error: self.way.told(&trouble), broke }
+            Failure { error: self.connector.told(&trouble), broke }
         })
     }
 
@@ -103,13 +103,13 @@ impl Postgres {
         if let Some(rest) = self.rest.as_ref().filter(|rest| Instant::now() < rest.until) {
             return Err(rest.why.clone());
         }
-        match self.wait(TIMEOUT, self.way.session(self.locks)) {
+        match self.wait(TIMEOUT, self.connector.session(self.locks)) {
             Ok(session) => {
                 self.rest = None;
                 Ok(session)
             }
             Err(trouble) => {
-                let why = self.way.told(&trouble);
+                let why = self.connector.told(&trouble);
                 let length = self.rest.take().map_or(BACK_OFF[0], |rest| rest.length * 2);
                 let length = length.min(BACK_OFF[1]);
                 self.rest = Some(Rest { until: Instant::now() + length, length, why: why.clone() });
@@ -121,7 +121,7 @@ impl Postgres {
 
 impl Connection for Postgres {
     fn name(&self) -> String {
-        self.way.name()
+        self.connector.name()
     }
 
     fn lock(&mut self) -> Result<(), Error> {
@@ -147,7 +147,7 @@ impl Connection for Postgres {
     }
 
     fn make_room(&mut self) -> Result<(), Failure> {
-        let sql = self.way.making();
+        let sql = self.connector.making();
         self.on(TIMEOUT, async |session| session.define(&sql).await)
     }
 
@@ -161,7 +161,7 @@ impl Connection for Postgres {
 
     fn commit(&mut self) -> Result<(), NotCommitted> {
         let Some(mut session) = self.session.take() else {
-            return Err(self.way.error(Fault::Bug, "there is nothing to commit").into());
+            return Err(self.connector.error(Fault::Bug, "there is nothing to commit").into());
         };
         match self.wait(TIMEOUT, session.define("COMMIT")) {
             Ok(()) => {
@@ -173,7 +173,7 @@ impl Connection for Postgres {
                 // late.
                 let in_doubt = !trouble.leaves_session();
                 self.session = (!in_doubt).then_some(session);
-                Err(NotCommitted { error: self.way.told(&trouble), in_doubt })
+                Err(NotCommitted { error: self.connector.told(&trouble), in_doubt })
             }
         }
     }

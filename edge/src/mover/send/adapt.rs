@@ -4,7 +4,7 @@ use super::super::pace::LiveRate;
 use super::super::path_start::PathStart;
 use super::super::tune::{LOOK_EVERY, Notify, OpenOutcome, PathSampler, Pool, Room, Tuning};
 use super::Shared;
-use super::standing::Standing;
+use super::stalled::StalledChannels;
 use crate::channels::handle::YieldedPart;
 use crate::channels::{Channel, Handle};
 use crate::sys::lock::lock;
@@ -42,10 +42,10 @@ impl Shared<'_> {
         let (mut judge, mut monitor) = (LossJudge::default(), PathMonitor::default());
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
         let (mut wanted, mut congestion, mut before) = (watched.len(), None, None);
-        let mut standing = Standing::default();
+        let mut stalled = StalledChannels::default();
         while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             let samples: Vec<_> = watched.iter().map(Handle::sample).collect();
-            standing.look(&watched, &samples);
+            stalled.sample(&watched, &samples);
             if let Some(pool) = &mut pool {
                 let (rests, window) = {
                     let machine = &lock(&self.state).machine;
@@ -55,7 +55,7 @@ impl Shared<'_> {
                 self.grow(pool.sample(watched.iter(), rtt, self.job.tally, rests, window));
             }
             start.inspect(|start| start.handle(&samples));
-            yields.iter_mut().for_each(|yields| yields.look(&watched));
+            yields.iter_mut().for_each(|yields| yields.sample(&watched));
             let sample = sampler.sample(&watched, &samples, self.job.tally, self.is_flushing());
             let judged = sample.map(|sample| judge.handle(sample));
             if let Some(judged) = &judged {
@@ -225,7 +225,7 @@ impl<'a> Yields<'a> {
         Yields { booked, live, tell, told: None }
     }
 
-    fn look(&mut self, channels: &[Handle]) {
+    fn sample(&mut self, channels: &[Handle]) {
         // What is in the socket's buffer already goes at the new rate too.
         let share = self
             .live

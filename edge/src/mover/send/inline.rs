@@ -12,7 +12,7 @@ const MOST_SENT: u64 = 64 << 10;
 /// Whether [`send_inline`] can do `job`.
 pub(super) fn is_short(job: &SendJob<'_>) -> bool {
     let is_plain = !job.integrity.checks && job.audit.is_none();
-    let is_fixed = job.tuning.is_none() && job.growth.is_none() && job.pace.is_none();
+    let is_fixed = job.tuning.is_none() && job.on_resize.is_none() && job.pace.is_none();
     let of_bytes = job.channels.iter().all(|channel| channel.depth() == 1);
     is_plain && is_fixed && of_bytes && job.layout.payload() <= MOST_SENT
 }

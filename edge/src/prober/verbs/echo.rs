@@ -27,7 +27,7 @@ pub(super) fn ping(
         let sent = Instant::now();
         let answered = pairs.post(0, Verb::Send, 1).and_then(|()| answer(pairs, sent + timeout));
         match answered {
-            Ok(Some(Answer::Came(at))) => {
+            Ok(Some(Answer::Arrived(at))) => {
                 end.done += 1;
                 end.seconds = began.elapsed().as_secs_f64();
                 took.push(at - sent);
@@ -46,7 +46,7 @@ pub(super) fn ping(
 }
 
 enum Answer {
-    Came(Instant),
+    Arrived(Instant),
     Broken(String),
 }
 
@@ -71,7 +71,7 @@ fn answer(pairs: &mut QpSet, until: Instant) -> std::io::Result<Option<Answer>> 
             }
         }
     }
-    Ok(came.map(Answer::Came))
+    Ok(came.map(Answer::Arrived))
 }
 
 /// Sends every message back, until the other end has finished.

@@ -132,7 +132,7 @@ impl RdmaConnection {
         for (on, first_packet) in first_packets.iter().enumerate().take(self.pairs.len()) {
             let own = OwnedQp::new(&self.domain, &mut self.attributes())?;
             own.init(local_port.number)?;
-            let ends = Ends::Own(own);
+            let ends = Ends::Owned(own);
             let number = ends.number().ok_or(io::ErrorKind::NotConnected)?;
             pairs.push(PairNumber { number, first_packet: first_packet & 0xff_ffff });
             self.receive_all(on as u8, ends.queue_pair())?;
@@ -164,7 +164,7 @@ impl RdmaConnection {
         // Asked for more at once than it answers, the peer would fail.
         let reads = Reads { answered: own.reads.max(1), asked: own.reads.min(theirs.reads).max(1) };
         for (pair, (own, peer)) in pairs.zip(own.pairs.iter().zip(&theirs.pairs)) {
-            let Ends::Own(ends) = &pair.ends else {
+            let Ends::Owned(ends) = &pair.ends else {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
             let way = local_port.way_to(theirs.gid, theirs.lid);

@@ -58,7 +58,7 @@ impl Pair {
     fn events(&self) -> Option<&Events> {
         match &self.ends {
             Ends::Managed(id) => Some(&id.events),
-            Ends::Own(_) => None,
+            Ends::Owned(_) => None,
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum Ends {
     /// By rdma_cm.
     Managed(Id),
     /// By ourselves.
-    Own(OwnedQp),
+    Owned(OwnedQp),
 }
 
 /// A queue pair of our own.
@@ -54,7 +54,7 @@ impl Ends {
     pub(super) fn queue_pair(&self) -> Option<NonNull<QueuePair>> {
         match self {
             Ends::Managed(id) => id.queue_pair(),
-            Ends::Own(own) => Some(own.raw),
+            Ends::Owned(own) => Some(own.raw),
         }
     }
 

@@ -120,7 +120,7 @@ impl QpSet {
                 true => own.init_for_datagrams(endpoint.port(), DATAGRAM_KEY)?,
                 false => own.init(endpoint.port())?,
             }
-            self.pairs.push(Pair::new(Ends::Own(own))?);
+            self.pairs.push(Pair::new(Ends::Owned(own))?);
             self.receive_all(on)?;
         }
         Ok(())
@@ -166,7 +166,7 @@ impl QpSet {
         }
         let reads = Reads { answered: self.reads(), asked: self.reads() };
         for (pair, number) in self.pairs.iter().zip(&peer.numbers) {
-            let Ends::Own(ends) = &pair.ends else {
+            let Ends::Owned(ends) = &pair.ends else {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
             if self.plan.datagrams {

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 /// Where a calendar keeps what survives.
 #[derive(clap::Args)]
-struct Kept {
+struct LedgerArgs {
     /// The calendar's state folder, where there is no --database [default: none]
     #[arg(long, value_name = "DIR", required_unless_present = "database")]
     state: Option<PathBuf>,
@@ -27,8 +27,8 @@ struct Kept {
     database: Option<String>,
 }
 
-impl Kept {
-    fn ledger(&self) -> Result<Ledger, Error> {
+impl LedgerArgs {
+    fn open(&self) -> Result<Ledger, Error> {
         let url = self.database.as_deref().map(str::parse::<DatabaseAddress>).transpose()?;
         open_ledger(self.state.as_deref().unwrap_or(Path::new(".")), url.as_ref())
     }
@@ -54,7 +54,7 @@ enum Action {
     #[command(after_help = "Example:\n  farline calendar verify --state /var/lib/farline")]
     Verify {
         #[command(flatten)]
-        kept: Kept,
+        ledger: LedgerArgs,
     },
     /// Close a link for maintenance; moves what can be moved
     #[command(after_help = "\
@@ -89,8 +89,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     match args.action {
         Action::Serve(args) => return serve::run(args, output),
         Action::Token(args) => token::run(args, output)?,
-        Action::Verify { kept } => {
-            let (entries, hash) = kept.ledger()?.verify()?;
+        Action::Verify { ledger } => {
+            let (entries, hash) = ledger.open()?.verify()?;
             let document =
                 json!({ "schema": "farline/calendar-verify/1", "entries": entries, "hash": hash });
             output.result(&document, format!("{entries} entries, whole; the last is {hash}"))?;

@@ -96,7 +96,7 @@ pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             while trouble.changed().await.is_ok() {
                 let now = trouble.borrow_and_update().clone();
                 // Who reads that no more is no reason to end.
-                let _ = tell(now.as_ref(), output);
+                let _ = print_trouble(now.as_ref(), output);
             }
             std::future::pending().await
         };
@@ -113,7 +113,7 @@ pub(super) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
 }
 
 /// Says what is wrong with the calendar, or that nothing is any more.
-fn tell(trouble: Option<&CalendarTrouble>, output: &Output) -> Result<(), Error> {
+fn print_trouble(trouble: Option<&CalendarTrouble>, output: &Output) -> Result<(), Error> {
     let schema = "farline/calendar-trouble/1";
     let (document, text) = match trouble {
         Some(CalendarTrouble::Database(error)) => {

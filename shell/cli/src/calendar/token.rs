@@ -1,6 +1,6 @@
 //! `farline calendar token`: who may ask a calendar, and for what.
 
-use super::Kept;
+use super::LedgerArgs;
 use crate::output::Output;
 use crate::reserve::when;
 use clap::{Subcommand, ValueEnum};
@@ -66,13 +66,13 @@ Example:
         #[arg(long, value_name = "NAME|FILE", default_value = "usn")]
         network: String,
         #[command(flatten)]
-        kept: Kept,
+        ledger: LedgerArgs,
     },
     /// List them, without their secrets
     #[command(after_help = "Example:\n  farline calendar token ls --state /var/lib/farline")]
     Ls {
         #[command(flatten)]
-        kept: Kept,
+        ledger: LedgerArgs,
     },
     /// Revoke one: it is let in no more within a second
     #[command(after_help = "Example:\n  farline calendar token revoke ada --state DIR")]
@@ -80,7 +80,7 @@ Example:
         /// Whose
         name: String,
         #[command(flatten)]
-        kept: Kept,
+        ledger: LedgerArgs,
     },
 }
 
@@ -97,7 +97,7 @@ pub(super) fn run(args: Args, output: &Output) -> Result<(), Error> {
             not_after,
             certificate,
             network,
-            kept,
+            ledger,
         } => {
             let now = when::here();
             let time = |text: Option<String>| {
@@ -120,14 +120,14 @@ pub(super) fn run(args: Args, output: &Output) -> Result<(), Error> {
                 not_after: time(not_after)?,
                 certificate,
             };
-            let secret = make_token(&mut kept.ledger()?, &token, &topology(&network)?)?;
+            let secret = make_token(&mut ledger.open()?, &token, &topology(&network)?)?;
             let document =
                 json!({ "schema": "farline/token/1", "name": token.name, "secret": secret });
             output.result(&document, secret)
         }
-        Action::Ls { kept } => {
+        Action::Ls { ledger } => {
             let tokens: Vec<NewToken> =
-                kept.ledger()?.tokens()?.into_iter().map(|stored| stored.token).collect();
+                ledger.open()?.tokens()?.into_iter().map(|stored| stored.token).collect();
             let line = |token: &NewToken| {
                 let role = format!("{:?}", token.role).to_lowercase();
                 format!(
@@ -141,8 +141,8 @@ pub(super) fn run(args: Args, output: &Output) -> Result<(), Error> {
             let document = json!({ "schema": "farline/tokens/1", "tokens": tokens });
             output.result(&document, if text.is_empty() { "no tokens".to_owned() } else { text })
         }
-        Action::Revoke { name, kept } => {
-            if !kept.ledger()?.revoke_token(&name)? {
+        Action::Revoke { name, ledger } => {
+            if !ledger.open()?.revoke_token(&name)? {
                 let message = format!("there is no token called `{name}`");
                 return Err(Error::new(Fault::You, ErrorCode::CalendarRequest, message));
             }

@@ -88,11 +88,11 @@ struct How {
 }
 
 impl How {
-    fn wish(self, control: &str) -> Result<CcRequest, Error> {
-        let mut wish = CcRequest::new(control.parse::<ControlName>()?);
-        (wish.set, wish.name) = (self.set, self.registered()?);
-        (wish.without_link, wish.offered) = (self.without_link, true);
-        Ok(wish)
+    fn request(self, control: &str) -> Result<CcRequest, Error> {
+        let mut request = CcRequest::new(control.parse::<ControlName>()?);
+        (request.set, request.name) = (self.set, self.registered()?);
+        (request.without_link, request.offered) = (self.without_link, true);
+        Ok(request)
     }
 
     fn registered(&self) -> Result<Option<ControlName>, Error> {
@@ -112,9 +112,9 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             // Before a control is registered: on kernels without `struct_ops` links a signal that
             // ended this process at once would leave it behind.
             let (runtime, mut signals) = interrupt::listening()?;
-            let mut wish = how.wish(&name)?;
-            wish.pin = pin;
-            let held = kernelcc::obtain(&wish)?;
+            let mut request = how.request(&name)?;
+            request.pin = pin;
+            let held = kernelcc::obtain(&request)?;
             held.keep_module();
             show::loaded(&held, pin, output)?;
             // What was there before, and what is pinned, stays without us.
@@ -165,9 +165,9 @@ fn trace(
     let held: Option<CcGuard> = if is_there && how.set.is_none() {
         None
     } else {
-        let mut wish = how.wish(name)?;
-        wish.sample_every = every;
-        Some(kernelcc::obtain(&wish)?)
+        let mut request = how.request(name)?;
+        request.sample_every = every;
+        Some(kernelcc::obtain(&request)?)
     };
     let mut trace = match &held {
         Some(held) => Trace::of(held, every)?,

@@ -168,7 +168,7 @@ fn halving(
         let fit = document.outcome.is_fit();
         let loss = document.loss.filter(|_| fit).map(|loss| loss.value());
         told(load_percent, loss, output);
-        search.note(loss);
+        search.record(loss);
     }
     let (load_percent, is_host_limited) = (search.carried_percent(), search.is_host_limited());
     let rate = options.settings.rate;
@@ -233,7 +233,7 @@ fn several(
         }
         let loss = loss_of(&document);
         told(load_percent, loss, output);
-        search.note(loss);
+        search.record(loss);
     }
     let outcomes = search.outcomes();
     let rate = options.settings.rate;
@@ -324,7 +324,7 @@ fn bursts(
             "{frames} frames: {}",
             lost.map_or("a host did not keep up".to_owned(), |lost| format!("{lost} lost"))
         ));
-        search.note(lost);
+        search.record(lost);
     }
     let (buffer, is_unlimited) =
         (search.buffer(rate, wire_bytes, throughput), search.is_unlimited());

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 /// What came of a service level.
 #[derive(Serialize)]
-struct Held<'a> {
+struct ServiceOutcome<'a> {
     /// Nothing where a step said nothing of the line.
     is_held: Option<bool>,
     /// What that step said.
@@ -149,7 +149,7 @@ pub(super) fn service(
         ),
     };
     let undecided = undecided.as_deref();
-    let held = Held { is_held, undecided, level: &level, rows: &rows };
-    LineReport::new("farline/line-service/1", options, held, shown).finish(out, output)?;
+    let outcome = ServiceOutcome { is_held, undecided, level: &level, rows: &rows };
+    LineReport::new("farline/line-service/1", options, outcome, shown).finish(out, output)?;
     Ok(ExitCode::from(code))
 }

@@ -211,8 +211,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             let _: ReservationDocument = client.post(&format!("{path}/commit"), &(), None)?;
             told(&client.post(&format!("{path}/provision"), &(), None)?, output)?;
         }
-        Action::Release { id, at } => act(&id, "release", &at, output)?,
-        Action::Cancel { id, at } => act(&id, "terminate", &at, output)?,
+        Action::Release { id, at } => change_state(&id, "release", &at, output)?,
+        Action::Cancel { id, at } => change_state(&id, "terminate", &at, output)?,
         Action::Circuits { at } => {
             let circuits: CircuitsDocument = at.client()?.get("/v1/circuits")?;
             output.result(&circuits, show::circuits(&circuits.circuits))?;
@@ -231,7 +231,7 @@ fn plain(id: &str) -> Result<&str, Error> {
         .hint("such as r-17; `farline reserve ls` lists them"))
 }
 
-fn act(id: &str, verb: &str, at: &At, output: &Output) -> Result<(), Error> {
+fn change_state(id: &str, verb: &str, at: &At, output: &Output) -> Result<(), Error> {
     let path = format!("/v1/reservations/{}/{verb}", plain(id)?);
     told(&at.client()?.post(&path, &(), None)?, output)
 }

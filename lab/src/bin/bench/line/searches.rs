@@ -20,7 +20,7 @@ const LONGEST_BURST: u64 = 10_000;
 const BURST_WIDTH: f64 = 0.01;
 
 /// A line in virtual time.
-struct Line {
+struct SimulatedLine {
     /// In per cent of the rate.
     capacity: f64,
     /// The mean part of it that is missing in a second, as an exponential distribution has it.
@@ -28,10 +28,10 @@ struct Line {
     rng: Rng,
 }
 
-impl Line {
-    fn of(seed: u64, missing: f64) -> Line {
+impl SimulatedLine {
+    fn of(seed: u64, missing: f64) -> SimulatedLine {
         let mut rng = Rng::new(seed);
-        Line { capacity: 10.0 + 80.0 * rng.unit(), missing, rng }
+        SimulatedLine { capacity: 10.0 + 80.0 * rng.unit(), missing, rng }
     }
 
     /// The loss of a trial.
@@ -57,7 +57,7 @@ impl Line {
 
 /// What the searches of a number of lines come to, by ratio.
 #[derive(Default)]
-struct Seen {
+struct SearchTotals {
     held: [u64; 2],
     near: [u64; 2],
     /// Those whose conditional throughput is within the width of the true one, and what was found
@@ -74,7 +74,7 @@ struct Seen {
 /// Prints the rows.
 pub(super) fn rows(seeds: u64) {
     for (what, missing) in [("sharp", 0.0), ("noisy", 0.01)] {
-        let mut seen = Seen::default();
+        let mut seen = SearchTotals::default();
         (0..seeds).for_each(|seed| seen.note(seed, missing));
         let of = |count: u64| format!("{:.2} %", count as f64 / seeds as f64 * 100.0);
         for (n, ratio) in RATIOS.iter().enumerate() {
@@ -125,7 +125,7 @@ fn queue_found(seed: u64) -> (f64, bool) {
     let queue = 30_000 + rng.next_u64() % 500_000;
     let mut search = BurstSearch::new(LONGEST_BURST, 1);
     while let Some(frames) = search.next() {
-        search.note(Some(burst_lost(rate, queue, frames)));
+        search.record(Some(burst_lost(rate, queue, frames)));
     }
     let buffer = search.buffer(BURST_RATE, BURST_WIRE, rate);
     let found = buffer.map_or(0.0, |buffer| buffer.corrected_bytes);
@@ -148,9 +148,9 @@ fn burst_lost(rate: Rate, queue: u64, frames: u64) -> u64 {
     link.counters().dropped()
 }
 
-impl Seen {
+impl SearchTotals {
     fn note(&mut self, seed: u64, missing: f64) {
-        let mut line = Line::of(seed, missing);
+        let mut line = SimulatedLine::of(seed, missing);
         let goals = RATIOS.map(|ratio| SearchGoal {
             relative_width: WIDTH,
             ..SearchGoal::of_seconds(ratio, SUM)
@@ -158,7 +158,7 @@ impl Seen {
         let mut search = RatioSearch::new(goals.to_vec());
         while let Some((load, seconds)) = search.next() {
             let loss = line.loss(load, seconds);
-            search.note(Some(loss));
+            search.record(Some(loss));
         }
         self.seconds += search.seconds();
         for (n, outcome) in search.outcomes().iter().enumerate() {
@@ -176,7 +176,7 @@ impl Seen {
             let mut plain = LoadSearch::new(RATIOS[n], WIDTH * 100.0);
             while let Some(load) = plain.next() {
                 let loss = line.loss(load, SUM);
-                plain.note(Some(loss));
+                plain.record(Some(loss));
             }
             self.plain_seconds += plain.trials.len() as f64 * SUM;
             self.plain_found[n].push(plain.carried_percent() / truth);

@@ -30,12 +30,12 @@ pub(crate) struct Options {
 
 /// Of links of a kind, how many there were and how many tests held the truth.
 #[derive(Default)]
-struct Held {
+struct Coverage {
     tests: u64,
     held: u64,
 }
 
-impl Held {
+impl Coverage {
     fn note(&mut self, holds: bool) {
         self.tests += 1;
         self.held += u64::from(holds);
@@ -50,9 +50,9 @@ impl Held {
 /// What came of all of them.
 #[derive(Default)]
 struct Found {
-    by_kind: [Held; 3],
-    all: Held,
-    with_many_bursts: Held,
+    by_kind: [Coverage; 3],
+    all: Coverage,
+    with_many_bursts: Coverage,
     /// Why links were not believed, and how often.
     not_believed: BTreeMap<String, u64>,
     given_up: u64,

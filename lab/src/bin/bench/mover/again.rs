@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// Which way a tree is synchronised.
 #[derive(Clone, Copy)]
-enum Way {
+enum SyncDirection {
     Up,
     Down,
 }
@@ -60,11 +60,11 @@ impl Bench<'_> {
         first.copy(ends, &["-r", &source, &first.url("landed/")])?;
         let mut sides = Vec::new();
         for (name, node) in &nodes {
-            for way in [Way::Up, Way::Down] {
+            for way in [SyncDirection::Up, SyncDirection::Down] {
                 let landed = node.url("landed/");
                 let places = match way {
-                    Way::Up => [source.clone(), landed],
-                    Way::Down => [landed, source.clone()],
+                    SyncDirection::Up => [source.clone(), landed],
+                    SyncDirection::Down => [landed, source.clone()],
                 };
                 sides.push(side(called(name, way), move || {
                     json(node.client(ends).args(["--json", "sync"]).args(&places))
@@ -73,7 +73,7 @@ impl Bench<'_> {
         }
         let results: Results<Value> = in_turns(self.runs, sides)?;
         for (name, _) in &nodes {
-            for way in [Way::Up, Way::Down] {
+            for way in [SyncDirection::Up, SyncDirection::Down] {
                 let runs = results.of(&called(name, way));
                 let figures = |figure| runs.iter().map(|run| number(run, figure)).collect();
                 let (times, moved): (Result<Vec<f64>>, Result<Vec<f64>>) =
@@ -112,10 +112,10 @@ impl Bench<'_> {
     }
 }
 
-fn called(farline: &str, way: Way) -> String {
+fn called(farline: &str, way: SyncDirection) -> String {
     match way {
-        Way::Up => format!("{farline} sync to its node"),
-        Way::Down => format!("{farline} sync from its node"),
+        SyncDirection::Up => format!("{farline} sync to its node"),
+        SyncDirection::Down => format!("{farline} sync from its node"),
     }
 }
 

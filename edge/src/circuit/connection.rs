@@ -22,7 +22,7 @@ const REPORTS: usize = 1_024;
 
 /// Word for the agent: the calendar's.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum AgentMessage {
     /// All that is booked.
     Booked(Vec<Reservation>),
     /// It does not reply.
@@ -35,17 +35,17 @@ pub(super) enum Heard {
 
 /// The threads' other end; they end with it.
 #[derive(Debug)]
-pub(super) struct Attendant {
-    pub(super) heard: Receiver<Heard>,
+pub(super) struct CalendarConnection {
+    pub(super) messages: Receiver<AgentMessage>,
     reports: SyncSender<(CircuitNumber, CircuitReport)>,
     /// Kept for reports that do not fit, and for who else has word for the agent.
-    pub(super) back: Sender<Heard>,
+    pub(super) back: Sender<AgentMessage>,
 }
 
-impl Attendant {
+impl CalendarConnection {
     /// Begins to ask the calendar at `address`, whose network is `topology`.
-    pub(super) fn new(address: &CalendarAddress, topology: &Topology) -> Attendant {
-        let (back, heard) = channel();
+    pub(super) fn new(address: &CalendarAddress, topology: &Topology) -> CalendarConnection {
+        let (back, messages) = channel();
         let (reports, to_tell) = sync_channel(REPORTS);
         let (changed, is_changed) = sync_channel(1);
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
@@ -57,8 +57,8 @@ impl Attendant {
         let (at, topology, to) = (address.clone(), topology.clone(), back.clone());
         spawn("booked", Box::new(move || ask(&at, &topology, &is_changed, &to)));
         let (at, to) = (address.clone(), back.clone());
-        spawn("reports", Box::new(move || tell(&at, &to_tell, &to)));
-        Attendant { heard, reports, back }
+        spawn("reports", Box::new(move || send_reports(&at, &to_tell, &to)));
+        CalendarConnection { messages, reports, back }
     }
 
     /// Tells the calendar of a circuit, soon.
@@ -66,7 +66,7 @@ impl Attendant {
         if let Err(TrySendError::Full((number, _)) | TrySendError::Disconnected((number, _))) =
             self.reports.try_send((number, report))
         {
-            let _ = self.back.send(Heard::NotTold(number));
+            let _ = self.back.send(AgentMessage::NotTold(number));
         }
     }
 }
@@ -94,15 +94,20 @@ fn listen(address: &CalendarAddress, changed: &SyncSender<()>) {
 }
 
 /// Asks what is booked at each change, and now and then.
-fn ask(address: &CalendarAddress, topology: &Topology, changed: &Receiver<()>, to: &Sender<Heard>) {
+fn ask(
+    address: &CalendarAddress,
+    topology: &Topology,
+    changed: &Receiver<()>,
+    to: &Sender<AgentMessage>,
+) {
     let Ok(mut client) = CalendarClient::new(address.clone()) else { return };
     loop {
         let heard = match client.reservations() {
             Ok(documents) => {
                 let known = documents.iter().filter_map(|d| d.to_reservation(topology));
-                Heard::Booked(known.collect())
+                AgentMessage::Booked(known.collect())
             }
-            Err(error) => Heard::Away(error),
+            Err(error) => AgentMessage::Away(error),
         };
         if to.send(heard).is_err() {
             return;
@@ -114,10 +119,10 @@ fn ask(address: &CalendarAddress, topology: &Topology, changed: &Receiver<()>, t
 }
 
 /// Hands in reports.
-fn tell(
+fn send_reports(
     address: &CalendarAddress,
     reports: &Receiver<(CircuitNumber, CircuitReport)>,
-    to: &Sender<Heard>,
+    to: &Sender<AgentMessage>,
 ) {
     let Ok(mut client) = CalendarClient::new(address.clone()) else { return };
     while let Ok((number, report)) = reports.recv() {
@@ -129,7 +134,7 @@ fn tell(
         std::thread::sleep(LOOK);
         let old = reports.try_iter().map(|(number, _)| number);
         for number in std::iter::once(number).chain(old) {
-            if to.send(Heard::NotTold(number)).is_err() {
+            if to.send(AgentMessage::NotTold(number)).is_err() {
                 return;
             }
         }

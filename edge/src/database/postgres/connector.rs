@@ -16,7 +16,7 @@ const LOCKS: i32 = 0x4641_524c;
 
 /// The way to a database.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct PostgresConnector {
     schema: &'static Schema,
     url: DatabaseAddress,
     config: Config,
@@ -35,9 +35,12 @@ fn is_local(config: &Config) -> bool {
         && (config.get_hosts().iter().all(local) || !config.get_hostaddrs().is_empty())
 }
 
-impl Way {
+impl PostgresConnector {
     /// The way to the database at `url`.
-    pub(super) fn new(schema: &'static Schema, url: &DatabaseAddress) -> Result<Way, Error> {
+    pub(super) fn new(
+        schema: &'static Schema,
+        url: &DatabaseAddress,
+    ) -> Result<PostgresConnector, Error> {
         let wrong = |error: &dyn std::fmt::Display| {
             let message = format!("the {}'s database {url}: {error}", schema.owner);
             Error::new(Fault::You, ErrorCode::BadConfig, message)
@@ -56,7 +59,7 @@ impl Way {
         }
         config.application_name(format!("farline {}", schema.owner)).connect_timeout(TIMEOUT);
         config.tcp_user_timeout(TIMEOUT).keepalives_idle(TIMEOUT);
-        Ok(Way { schema, url: url.clone(), config })
+        Ok(PostgresConnector { schema, url: url.clone(), config })
     }
 
     /// The URL without what is secret.

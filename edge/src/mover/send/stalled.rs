@@ -6,12 +6,12 @@ use crate::channels::handle::ConnectionSample;
 
 /// Which of a transfer's channels stand.
 #[derive(Debug, Default)]
-pub(super) struct Standing(Vec<bool>);
+pub(super) struct StalledChannels(Vec<bool>);
 
-impl Standing {
+impl StalledChannels {
     /// A look at all `channels`. The first timer of a channel that ran out may be a loss like any
     /// other; it costs nothing to know of it then.
-    pub(super) fn look(&mut self, channels: &[Handle], samples: &[ConnectionSample]) {
+    pub(super) fn sample(&mut self, channels: &[Handle], samples: &[ConnectionSample]) {
         self.0.resize(channels.len(), false);
         for ((stood, channel), sample) in self.0.iter_mut().zip(channels).zip(samples) {
             let Some(info) = &sample.tcp else { continue };
@@ -33,9 +33,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Debug, Default)]
-    struct Told(Arc<Mutex<Vec<Option<Span>>>>);
+    struct RecordedRetries(Arc<Mutex<Vec<Option<Span>>>>);
 
-    impl ConnectionControl for Told {
+    impl ConnectionControl for RecordedRetries {
         fn rtt(&self) -> Option<Span> {
             None
         }
@@ -49,21 +49,21 @@ mod tests {
 
     #[test]
     fn a_channel_tries_often_while_it_stands_and_no_longer() {
-        let (moves, stands) = (Told::default(), Told::default());
+        let (moves, stands) = (RecordedRetries::default(), RecordedRetries::default());
         let channels = [Handle::new(moves.clone()), Handle::new(stands.clone())];
         let rtt = Span::from_millis(10);
         let sample = |timeouts_in_a_row| ConnectionSample {
             tcp: Some(TcpInfo { rtt, timeouts_in_a_row, ..TcpInfo::default() }),
             ..ConnectionSample::default()
         };
-        let mut standing = Standing::default();
+        let mut stalled = StalledChannels::default();
         for timeouts in [0, 1, 2, 5, 0, 0] {
-            standing.look(&channels, &[sample(0), sample(timeouts)]);
+            stalled.sample(&channels, &[sample(0), sample(timeouts)]);
         }
         assert_eq!(*stands.0.lock().expect("no panic"), [Some(rtt), None], "each said once");
         assert!(moves.0.lock().expect("no panic").is_empty());
         // One that is no TCP connection has timers of its own.
-        standing.look(&channels, &[ConnectionSample::default(), ConnectionSample::default()]);
+        stalled.sample(&channels, &[ConnectionSample::default(), ConnectionSample::default()]);
         assert_eq!(stands.0.lock().expect("no panic").len(), 2);
     }
 }
