@@ -13,7 +13,7 @@ use rustix::fs::{
     AtFlags, OFlags, RenameFlags, Stat, renameat, renameat_with, statat, symlinkat, unlinkat,
     utimensat,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io;
@@ -177,10 +177,7 @@ impl PosixSink {
         for (index, error) in nameless {
             landed.take_back(&self.layout.entries()[index], error);
         }
-        for late in late {
-            let done = self.land_unless_failed(late, !together, &landed);
-            self.count_landed(late.1, done, &mut landed);
-        }
+        self.land_further_names(late, !together, &mut landed);
         if let Some((_, digests)) = check {
             self.keep_digests(&landed, digests);
         }
@@ -234,19 +231,33 @@ impl PosixSink {
         }
     }
 
-    fn land_unless_failed(
-        &self,
-        (index, entry): Numbered,
-        sync: bool,
-        landed: &Landed,
-    ) -> Result<(), Error> {
-        if let EntryKind::There { at } = &entry.kind
-            && let Some((_, error)) = landed.failures.iter().find(|(path, _)| **path == **at)
-        {
-            let message = format!("the file that it is another name of did not land: {error}");
-            return Err(Error { message, ..error.clone() });
+    /// Lands further names of files; those of files that did not land fail with them.
+    fn land_further_names(&self, late: Vec<Numbered>, sync: bool, landed: &mut Landed) {
+        if late.is_empty() {
+            return;
         }
-        self.land_one(index, entry, sync).map(drop)
+        // Both may be as many as a list has lines.
+        let paths = landed.failures.iter().map(|(path, _)| path.clone());
+        let mut failed: HashMap<Vec<u8>, usize> = paths.zip(0..).collect();
+        for (index, entry) in late {
+            let first = match &entry.kind {
+                EntryKind::There { at } => failed.get(&**at),
+                _ => None,
+            };
+            let done = match first.map(|&first| &landed.failures[first].1) {
+                None => self.land_one(index, entry, sync).map(drop),
+                Some(error) => {
+                    let message =
+                        format!("the file that it is another name of did not land: {error}");
+                    Err(Error { message, ..error.clone() })
+                }
+            };
+            let failures = landed.failures.len();
+            self.count_landed(entry, done, landed);
+            if landed.failures.len() > failures {
+                failed.insert(entry.path.clone(), failures);
+            }
+        }
     }
 
     pub(super) fn set_metadata(
