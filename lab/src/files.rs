@@ -32,8 +32,9 @@ pub fn file_url(path: &Path) -> String {
 
 /// Bytes that cannot be compressed.
 pub fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng::new(seed);
-    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
+    let mut bytes = vec![0; len];
+    Rng::new(seed).fill(&mut bytes);
+    bytes
 }
 
 /// A file of pseudo-random bytes, no mebibyte like another.

@@ -26,6 +26,13 @@ impl Rng {
         self.0.next_u64()
     }
 
+    /// Fills `into` with random bytes.
+    pub fn fill(&mut self, into: &mut [u8]) {
+        for part in into.chunks_mut(8) {
+            part.copy_from_slice(&self.next_u64().to_le_bytes()[..part.len()]);
+        }
+    }
+
     /// Uniform in `0..bound`, without bias; zero when `bound` is.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {

@@ -21,7 +21,7 @@ const OLD_TLS: &str = "TLS 1.2";
 pub(crate) struct Grid {
     folder: tempfile::TempDir,
     /// Ends with the test.
-    node: farline_lab::Running,
+    pub(crate) node: farline_lab::Running,
     pub(crate) url: String,
     pub(crate) log: Arc<Mutex<String>>,
 }

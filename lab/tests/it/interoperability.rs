@@ -138,7 +138,7 @@ const CLIENTS: &[Row] = &[
     Row(
         "",
         "`-rst`, third-party from a node: what the receiving globus-gridftp-server said that it holds is not sent again; a node that receives says nothing of that, and is sent the file whole",
-        By(&["url_copy::rst_sends_no_second_time_what_a_server_said_it_holds"]),
+        By(&["url_copy_schemes::rst_sends_no_second_time_what_a_server_said_it_holds"]),
     ),
     Row(
         "",

@@ -386,7 +386,12 @@ fn who_may_load_no_bpf_begins_by_more_channels() {
     let one = bed.copy_without_bpf(&["--streams", "1"]);
     assert_eq!((begins(&one), one["streams"].as_u64()), (None, Some(1)), "{}", one["reasons"]);
     let said = one["reasons"].to_string();
-    assert!(said.contains("begins as over any path") && said.contains("it takes BPF"), "{said}");
+    // Who may load nothing may often not choose cubic either.
+    let why = match said.contains("cubic, this host's default") {
+        true => "it takes BPF",
+        false => "only cubic begins from it",
+    };
+    assert!(said.contains("begins as over any path") && said.contains(why), "{said}");
 
     // Zeros are not sent, but planned for.
     let near = std::fs::File::create(bed.here("near")).expect("made");

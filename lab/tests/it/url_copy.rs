@@ -158,56 +158,6 @@ fn rst_goes_on_after_a_node_was_killed_in_the_middle() {
     }
 }
 
-/// Bytes that a process has read of files, by its kernel.
-fn read_by(process: &Running) -> u64 {
-    let counts = fs::read_to_string(format!("/proc/{}/io", process.id())).expect("counted");
-    let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
-    read.and_then(|count| count.parse().ok()).expect("a count")
-}
-
-/// The longest range that a server said it holds, in what `-dbg` shows of its replies.
-fn longest_range(said: &str) -> u64 {
-    let markers = said.split("111 Range Marker ").skip(1).filter_map(|rest| rest.lines().next());
-    let len = |range: &str| {
-        let (from, to) = range.trim().split_once('-')?;
-        to.parse::<u64>().ok()?.checked_sub(from.parse().ok()?)
-    };
-    markers.flat_map(|text| text.split(',').filter_map(len)).max().unwrap_or(0)
-}
-
-#[test]
-fn rst_sends_no_second_time_what_a_server_said_it_holds() {
-    // For some eight seconds: a server of Globus' own says every five what it holds.
-    const LEN: u64 = 100 << 20;
-    let dir = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| dir.path().join(name);
-    for folder in ["root", "there"] {
-        fs::create_dir(at(folder)).expect("a folder");
-    }
-    fs::write(at("root/big"), random(8, LEN as usize)).expect("written");
-    let (_server, globus) = globus_server();
-    let port = free_port();
-    let listen = format!("127.0.0.1:{port}");
-    let networks = ["--third-party", "--third-party-net", "127.0.0.0/8"];
-    let slow = [&["--listen", &listen, "--trial-read", "100M"][..], &networks].concat();
-    let (mut first, url) = node(&at("root"), "write", &slow);
-    let target = format!("{globus}{}", at("there/new").display());
-    let said = fs::File::create(at("said")).expect("made");
-    let mut guc = globus_url_copy();
-    guc.args(["-dbg", "-rst", "-rst-interval", "1", "-p", "1", &format!("{url}/big"), &target]);
-    let copy = Running(guc.stderr(said).spawn().expect("runs"));
-    let held = || longest_range(&fs::read_to_string(at("said")).unwrap_or_default());
-    let mut copy = copy.until("a marker", || held() > LEN / 10);
-    first.end(Signal::KILL);
-    drop(first);
-    let held = held();
-    let second = node_at(&at("root"), port);
-    assert!(copy.0.wait().expect("it ends").success(), "{held} bytes were held");
-    same(&at("root/big"), &at("there/new"));
-    let read = read_by(&second);
-    assert!(held < LEN && read < LEN - held + (4 << 20), "{read} of {LEN}, {held} were held");
-}
-
 #[test]
 fn striped_copies_use_the_one_host_that_there_is() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -227,6 +227,48 @@ fn rst_goes_on_by_gsiftp_after_a_node_was_killed() {
     }
 }
 
+/// Bytes that a process has read of files, by its kernel.
+fn read_by(process: &Running) -> u64 {
+    let counts = fs::read_to_string(format!("/proc/{}/io", process.id())).expect("counted");
+    let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.and_then(|count| count.parse().ok()).expect("a count")
+}
+
+/// The longest range that a server said it holds, in what `-dbg` shows of its replies.
+fn longest_range(said: &str) -> u64 {
+    let markers = said.split("111 Range Marker ").skip(1).filter_map(|rest| rest.lines().next());
+    let len = |range: &str| {
+        let (from, to) = range.trim().split_once('-')?;
+        to.parse::<u64>().ok()?.checked_sub(from.parse().ok()?)
+    };
+    markers.flat_map(|text| text.split(',').filter_map(len)).max().unwrap_or(0)
+}
+
+#[test]
+fn rst_sends_no_second_time_what_a_server_said_it_holds() {
+    // For eight seconds: a server of Globus' own says every five what it holds.
+    let mut grid = Grid::with(THIRD_PARTY, "rate = '5Mbit/s'");
+    let proxy = grid.proxy("alice", &[]);
+    let (_server, stock) = grid.globus_server(&[]);
+    fs::create_dir(grid.at("there")).expect("a folder");
+    let big = grid.at("big");
+    fs::copy(&big, grid.at("root/big")).expect("copied");
+    let len = fs::metadata(&big).expect("it is there").len();
+    let said = fs::File::create(grid.at("said")).expect("made");
+    let mut guc = grid.guc(&proxy);
+    guc.args(["-dbg", "-rst", "-rst-interval", "1", "-p", "1"]);
+    guc.arg(format!("{}/big", grid.url)).arg(format!("{stock}{}", grid.at("there/new").display()));
+    let copy = Running(guc.stderr(said).spawn().expect("it runs"));
+    let held = || longest_range(&fs::read_to_string(grid.at("said")).unwrap_or_default());
+    let mut copy = copy.until("a marker", || held() > len / 10);
+    let held = held();
+    grid.restart_the_node();
+    assert!(copy.0.wait().expect("it ends").success(), "{held} bytes were held");
+    assert!(same(&big, &grid.at("there/new")));
+    let read = read_by(&grid.node);
+    assert!(held < len && read < len - held + (1 << 20), "{read} of {len}, {held} were held");
+}
+
 /// A node keeps nothing of what a stock client was cut off in, and this client knows of no earlier
 /// run.
 #[test]

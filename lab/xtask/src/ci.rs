@@ -93,27 +93,18 @@ impl Report {
         linted.and(result).and(documents)
     }
 
-    /// Those of real sockets, links and peers: first those that need the machine's quiet, then two
-    /// queues of the others, for half a dozen tests of rates at once would each find the machine
-    /// late.
+    /// Those of real sockets, links and peers: first those that need the machine's quiet, then
+    /// those that half a dozen others would find late, and then all others.
     fn integration_tests(&mut self) -> Result<()> {
-        let it = |filters: &[&str], threads| edges_tests(&["--test", "it"], filters, Some(threads));
+        let mut it = |filters: &[&str], threads| {
+            self.counts.of(&mut edges_tests(&["--test", "it"], filters, Some(threads)))
+        };
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        let quiet = self.counts.of(&mut it(&[QUIET], 1));
-        let not_quiet = ["--skip", QUIET];
-        let mut of_rates = it(&[&RATES[..], &not_quiet[..]].concat(), processors);
-        let skipped = RATES.iter().flat_map(|rates| ["--skip", *rates]);
-        let others: Vec<&str> = skipped.chain(not_quiet).collect();
+        let quiet = it(&[QUIET], 1);
+        let of_rates = it(&[&RATES[..], &["--skip", QUIET]].concat(), processors * 3 / 2);
+        let skipped = RATES.iter().chain([&QUIET]).flat_map(|skipped| ["--skip", *skipped]);
         // They wait for links, time-outs and peers more than half of their time.
-        let mut others = it(&others, processors * 5 / 2);
-        let mut counts = Counts::default();
-        let (of_rates, others) = std::thread::scope(|scope| {
-            let of_rates = scope.spawn(|| counts.of(&mut of_rates));
-            let others = self.counts.of(&mut others);
-            (of_rates.join(), others)
-        });
-        self.counts.merge(counts);
-        let Ok(of_rates) = of_rates else { bail!("the tests of rates were not read to their end") };
+        let others = it(&skipped.collect::<Vec<_>>(), processors * 5 / 2);
         quiet.and(of_rates).and(others)
     }
 

@@ -64,14 +64,6 @@ impl Counts {
         }
     }
 
-    /// Adds what others counted.
-    pub(crate) fn merge(&mut self, others: Counts) {
-        for (sum, number) in self.numbers.iter_mut().zip(others.numbers) {
-            *sum += number;
-        }
-        self.failures.merge(others.failures);
-    }
-
     pub(crate) fn passed(&self) -> u64 {
         self.numbers[PASSED]
     }
@@ -110,14 +102,5 @@ mod tests {
             counts.line(false),
             "test result: FAILED. 10 passed; 1 failed; 2 ignored; 0 measured; 7 filtered out"
         );
-        let mut others = Counts::default();
-        others.add("test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out; finished in 1s");
-        others.failures.add("---- cli::help stdout ----");
-        counts.merge(others);
-        assert_eq!(
-            counts.line(false),
-            "test result: FAILED. 12 passed; 2 failed; 2 ignored; 0 measured; 8 filtered out"
-        );
-        assert_eq!(counts.failures.again(), ["cli::help"]);
     }
 }

@@ -41,11 +41,6 @@ impl Failures {
         }
     }
 
-    /// Adds what others found.
-    pub(crate) fn merge(&mut self, others: Failures) {
-        self.found.extend(others.found);
-    }
-
     /// The names of the tests to try again; none where too many failed, or one has no name to ask
     /// by.
     pub(crate) fn again(&self) -> Vec<String> {
