@@ -12,6 +12,7 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
 };
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The newest version of Landlock whose rights are asked for: moving files between folders (2),
@@ -144,7 +145,7 @@ fn is_written(config: &Config) -> bool {
 
 /// Where certificates, keys and lists are that are read again when they change: their folders,
 /// since a new file takes the place of the old one, and the folders that links lead to.
-fn credentials(config: &Config) -> Vec<PathBuf> {
+fn credentials(config: &Config) -> BTreeSet<PathBuf> {
     let authorities = &config.identities.authorities;
     let tls = match &config.tls {
         Some(TlsKey::Files { certificate, key }) => vec![certificate.clone(), key.clone()],
@@ -162,6 +163,8 @@ fn credentials(config: &Config) -> Vec<PathBuf> {
     if let Some(gsi) = &config.gsi {
         let inside = ["hostcert.pem", "hostkey.pem", "certificates/authorities"];
         files.extend(inside.map(|name| gsi.folder.join(name)));
+        // Distributions keep authorities elsewhere, and link to them.
+        files.extend(links_in(&gsi.folder.join("certificates")));
     }
     let real = files.iter().filter_map(|file| match file.canonicalize() {
         Ok(real) => Some(real),
@@ -174,6 +177,12 @@ fn credentials(config: &Config) -> Vec<PathBuf> {
     });
     // A file right below the root would open all of it.
     folders.filter(|folder| folder.parent().is_some()).collect()
+}
+
+/// The links that there are in a folder.
+fn links_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_symlink()).collect()
 }
 
 #[cfg(test)]
@@ -240,6 +249,26 @@ mod tests {
             assert!(is_denied(std::process::Command::new("/bin/true").status()), "a program");
             assert!(is_denied(fs::read("/etc/shadow")), "the system's secrets");
         });
+    }
+
+    #[cfg(feature = "gsi")]
+    #[test]
+    fn authorities_that_are_links_are_reached_where_they_lie() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        for folder in ["policy/classic", "grid/certificates"] {
+            fs::create_dir_all(at(folder)).expect("a folder");
+        }
+        fs::write(at("policy/classic/ca.pem"), "").expect("written");
+        symlink("../../policy/classic/ca.pem", at("grid/certificates/0a1b.0")).expect("a link");
+        let file = ConfigFile {
+            root: Some(dir.path().to_owned()),
+            gsi: Some(at("grid")),
+            ..ConfigFile::default()
+        };
+        let folders = credentials(&file.build().expect("valid"));
+        let real = at("policy/classic").canonicalize().expect("there");
+        assert!(folders.contains(&real), "{folders:?}");
     }
 
     #[test]
