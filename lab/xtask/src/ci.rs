@@ -104,7 +104,7 @@ impl Report {
         let of_rates = it(&[&RATES[..], &["--skip", QUIET]].concat(), processors * 3 / 2);
         let skipped = RATES.iter().chain([&QUIET]).flat_map(|skipped| ["--skip", *skipped]);
         // They wait for links, time-outs and peers more than half of their time.
-        let others = it(&skipped.collect::<Vec<_>>(), processors * 5 / 2);
+        let others = it(&skipped.collect::<Vec<_>>(), processors * 3);
         quiet.and(of_rates).and(others)
     }
 
