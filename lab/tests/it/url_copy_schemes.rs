@@ -6,7 +6,7 @@ use crate::sshftp::Host;
 use crate::url_copy::{came, sync_levels};
 use farline_lab::files::{file_url, folder, hidden, names, random, same};
 use farline_lab::{Running, globus_server, globus_url_copy, node, succeed, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -227,11 +227,11 @@ fn rst_goes_on_by_gsiftp_after_a_node_was_killed() {
     }
 }
 
-/// Bytes that a process has read of files, by its kernel.
-fn read_by(process: &Running) -> u64 {
+/// Bytes that a process has read (`rchar`) or written (`wchar`), by its kernel.
+fn counted(process: &Running, what: &str) -> u64 {
     let counts = fs::read_to_string(format!("/proc/{}/io", process.id())).expect("counted");
-    let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
-    read.and_then(|count| count.parse().ok()).expect("a count")
+    let count = counts.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": "));
+    count.and_then(|count| count.parse().ok()).expect("a count")
 }
 
 /// The longest range that a server said it holds, in what `-dbg` shows of its replies.
@@ -265,7 +265,7 @@ fn rst_sends_no_second_time_what_a_server_said_it_holds() {
     grid.restart_the_node();
     assert!(copy.0.wait().expect("it ends").success(), "{held} bytes were held");
     assert!(same(&big, &grid.at("there/new")));
-    let read = read_by(&grid.node);
+    let read = counted(&grid.node, "rchar");
     assert!(held < len && read < len - held + (1 << 20), "{read} of {len}, {held} were held");
 }
 
@@ -273,8 +273,10 @@ fn rst_sends_no_second_time_what_a_server_said_it_holds() {
 /// run.
 #[test]
 fn a_file_whose_client_was_killed_begins_anew() {
-    let grid = Grid::with("", "rate = '32Mbit/s'");
+    // The file takes some seconds at that.
+    let grid = Grid::with("", "rate = '80Mbit/s'");
     let proxy = grid.proxy("alice", &[]);
+    fs::write(grid.at("big"), random(3, 40_000_001)).expect("written");
     let (big, into, back) = (grid.at("big"), grid.at("root/in"), grid.at("back"));
     for folder in [&into, &back] {
         fs::create_dir(folder).expect("a folder");
@@ -285,19 +287,23 @@ fn a_file_whose_client_was_killed_begins_anew() {
         guc.args(["-p", "2", from, to]);
         guc
     };
-    let killed = |from: &str, to: &str, folder: &Path| {
+    let killed = |from: &str, to: &str, has_begun: &dyn Fn() -> bool| {
         let mut copy = Running(copy(from, to).spawn().expect("it runs"));
-        wait_for("the first of it", || came(folder, 256 << 10));
+        wait_for("the first of it", has_begun);
         assert!(copy.0.try_wait().expect("it is ours").is_none(), "it was over before");
-        // `timeout` passes this on.
-        copy.end(Signal::TERM);
+        // It is a child of `timeout`, and lets a copy end that it is to end.
+        let children = format!("/proc/{0}/task/{0}/children", copy.id());
+        let child = fs::read_to_string(children).expect("its child");
+        let child = child.trim().parse().ok().and_then(Pid::from_raw).expect("one child");
+        kill_process(child, Signal::KILL).expect("it is ours");
+        copy.0.wait().expect("it ends");
     };
-    killed(&file_url(&big), &there, &into);
+    killed(&file_url(&big), &there, &|| came(&into, 256 << 10));
     wait_for("nothing to be left", || names(&into).is_empty());
     succeed(&mut copy(&file_url(&big), &there));
     assert!(same(&big, &into.join("new")));
     let new = back.join("new");
-    killed(&there, &file_url(&new), &back);
+    killed(&there, &file_url(&new), &|| came(&back, 256 << 10));
     // What is there is fetched again: the mark goes.
     let mut begun = fs::read(&new).expect("a part");
     begun[10] ^= 1;
