@@ -241,10 +241,7 @@ impl Receiving {
         let room = self.room().max(LEAST_ROOM);
         // A sender that was told of little room hears when there is more.
         let opens = self.told_room < self.capacity / 4 && room > self.told_room * 2;
-        // Even one that only told of room: a sender that never heard of it waits for ever.
-        // And one that confirmed what was damaged on its way sends again what has come.
-        let may_not_know = !self.pending.is_empty() || self.has_repeats;
-        let unheard = may_not_know && now.since(self.told_at) > self.timeout();
+        let unheard = self.sender_may_not_know() && now.since(self.told_at) > self.timeout();
         if self.contiguous == self.told && !opens && !unheard {
             return None;
         }
@@ -300,12 +297,18 @@ impl Receiving {
         self.rtt + self.variation.mul_f64(4.0)
     }
 
+    /// Whether what was told last may not have been heard, even if it only told of room: a sender
+    /// that never heard of it waits for ever. One that confirmed what was damaged on its way sends
+    /// again what has come.
+    fn sender_may_not_know(&self) -> bool {
+        !self.pending.is_empty() || self.has_repeats
+    }
+
     /// When to look again.
     pub(super) fn wakes(&self) -> Option<Time> {
         let reports = self.reported.first_key_value().map(|(&(due, _), _)| due);
         let was_full = self.told_room < self.capacity / 4;
-        let may_not_know = !self.pending.is_empty() || self.has_repeats;
-        let has_to_tell = self.contiguous > self.told || may_not_know || was_full;
+        let has_to_tell = self.contiguous > self.told || self.sender_may_not_know() || was_full;
         [reports, has_to_tell.then_some(self.next_ack)].into_iter().flatten().min()
     }
 }

@@ -121,8 +121,7 @@ pub(super) async fn execute(
             FileOutput::Fail(index, error) => {
                 let error = failure.take().unwrap_or(error);
                 copy.stats.failures.push((entries[index].path.clone(), error));
-                copy.stats.resumed_bytes =
-                    held_of_others.take().unwrap_or(copy.stats.resumed_bytes);
+                take_back(copy, held_of_others.take());
                 copy.end_transfer();
                 continue;
             }
@@ -150,8 +149,7 @@ pub(super) async fn execute(
                 let landed = end.land(copy).await;
                 copy.unheard = landed.is_err().then(|| path.clone());
                 if matches!(landed, Ok(false)) {
-                    copy.stats.resumed_bytes =
-                        held_of_others.take().unwrap_or(copy.stats.resumed_bytes);
+                    take_back(copy, held_of_others.take());
                     copy.end_transfer();
                 }
                 FileEvent::Landed(landed)
@@ -179,10 +177,18 @@ pub(super) async fn execute(
     Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a copy waits for nothing"))
 }
 
+/// Counts no more of what was held than what there was of others, where a file failed that moved.
+fn take_back(copy: &mut Copy<'_>, held_of_others: Option<u64>) {
+    if let Some(held) = held_of_others {
+        copy.stats.resumed_bytes = held;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::client::options::Progress;
+    use crate::client::test_entries::entry;
     use farline_core::transfer::{EntryKind, UserOverrides};
     use std::time::Instant;
 
@@ -230,14 +236,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_there_before_counts_once_and_where_it_lands() {
-        let file = |name: &str, len: u64| Entry {
-            path: name.as_bytes().to_vec(),
-            kind: EntryKind::File { len },
-            mode: 0o644,
-            modified_ns: 7,
-            changed_ns: 0,
-            attributes: None,
-        };
+        let file =
+            |name: &str, len: u64| Entry { modified_ns: 7, ..entry(name, EntryKind::File { len }) };
         let entries = [file("a", 100), file("b", 50), file("c", 30)];
         let rules = FileRules {
             lands_here: true,

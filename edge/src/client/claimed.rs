@@ -90,6 +90,7 @@ impl ClaimedPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::test_entries::entry;
 
     #[test]
     fn a_path_is_taken_once_and_again_by_the_same_source() {
@@ -107,14 +108,6 @@ mod tests {
 
     #[test]
     fn what_another_source_took_is_known_and_takes_nothing() {
-        let entry = |path: &str, kind| Entry {
-            path: path.as_bytes().to_vec(),
-            kind,
-            mode: 0o644,
-            modified_ns: 0,
-            changed_ns: 0,
-            attributes: None,
-        };
         let file = |path| entry(path, EntryKind::File { len: 1 });
         let entries = [entry("d", EntryKind::Directory), file("x"), file("y")];
         let mut claimed = ClaimedPaths::of(vec!["a".to_owned(), "b".to_owned()]);

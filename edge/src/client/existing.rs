@@ -392,16 +392,10 @@ pub(super) fn blocks_of(layout: &Layout, kept: &BTreeSet<usize>) -> ByteRanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::test_entries::entry;
 
     fn file(len: u64, modified_ns: i64) -> Entry {
-        Entry {
-            path: b"f".to_vec(),
-            kind: EntryKind::File { len },
-            mode: 0o644,
-            modified_ns,
-            changed_ns: 0,
-            attributes: None,
-        }
+        Entry { modified_ns, ..entry("f", EntryKind::File { len }) }
     }
 
     #[test]

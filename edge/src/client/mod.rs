@@ -61,6 +61,8 @@ mod ssh;
 mod sshftp;
 mod stream;
 mod stream_mode;
+#[cfg(test)]
+mod test_entries;
 mod third_party;
 mod to_stock;
 mod transfer_state;

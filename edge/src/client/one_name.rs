@@ -63,16 +63,10 @@ impl FoundFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::test_entries::entry;
 
     fn file(len: u64) -> Entry {
-        Entry {
-            path: b"f".to_vec(),
-            kind: EntryKind::File { len },
-            mode: 0o644,
-            modified_ns: 7,
-            changed_ns: 0,
-            attributes: None,
-        }
+        Entry { modified_ns: 7, ..entry("f", EntryKind::File { len }) }
     }
 
     /// What a node says of a file: by which number, and how many names it has.

@@ -61,17 +61,7 @@ fn first_others(entries: &[Entry], left: &BTreeSet<usize>) -> BTreeMap<usize, us
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn entry(path: &str, kind: EntryKind) -> Entry {
-        Entry {
-            path: path.as_bytes().to_vec(),
-            kind,
-            mode: 0o644,
-            modified_ns: 0,
-            changed_ns: 0,
-            attributes: None,
-        }
-    }
+    use crate::client::test_entries::entry;
 
     fn file(path: &str, len: u64) -> Entry {
         entry(path, EntryKind::File { len })

@@ -29,7 +29,7 @@ const OLD: [&str; 6] = ["a", "old", "d/old", "gone/x/y", "gone/z", "cache/x.o"];
 
 /// A source, and a destination that has more; a link there leads to what is nobody's business.
 fn stage(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
-    let (source, there) = (dir.join("src"), dir.join("root/dst"));
+    let (source, there) = (dir.join("src"), dir.join("served/dst"));
     plant(&source, &OURS);
     plant(&there, &OLD);
     plant(dir, &["outside/precious"]);
@@ -62,7 +62,8 @@ fn what_the_source_lacks_goes_as_rsync_has_it() {
         for way in ["here", "up", "down"] {
             let dir = folder();
             let (source, there) = stage(dir.path());
-            let served = if way == "up" { dir.path().join("root") } else { dir.path().to_owned() };
+            let served =
+                if way == "up" { dir.path().join("served") } else { dir.path().to_owned() };
             let (_node, url) = node(&served, "write", &[]);
             let (from, to) = match way {
                 "up" => (text(&source).to_owned(), format!("{url}/dst")),
@@ -88,7 +89,7 @@ fn what_the_source_lacks_goes_as_rsync_has_it() {
 
 /// A source, and a destination where a folder, a file and a link are of another kind.
 fn stage_of_kinds(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
-    let (source, there) = (dir.join("src"), dir.join("root/dst"));
+    let (source, there) = (dir.join("src"), dir.join("served/dst"));
     plant(&source, &["a/f", "b", "c", "d/g", "same"]);
     plant(&there, &["a", "b/sub/x", "c/keep.o", "same"]);
     plant(dir, &["outside/precious"]);
@@ -103,7 +104,7 @@ fn what_is_of_another_kind_makes_room_as_rsync_has_it() {
         let (source, there) = stage_of_kinds(dir.path());
         let (_node, url) = node(dir.path(), "write", &[]);
         let (from, to) = match way {
-            "across" => (format!("{url}/src"), format!("{url}/root/dst")),
+            "across" => (format!("{url}/src"), format!("{url}/served/dst")),
             way => ends(way, &url, text(&source), text(&there)),
         };
         let gone = ["a", "b", "b/sub", "b/sub/x", "c", "c/keep.o", "d"].map(str::to_owned);
@@ -152,7 +153,7 @@ fn no_room_is_made_where_something_else_failed() {
     let user = Ordinary::new();
     for way in ["here", "up", "down"] {
         let dir = user.path().join(way);
-        let (source, there) = (dir.join("src"), dir.join("root/dst"));
+        let (source, there) = (dir.join("src"), dir.join("served/dst"));
         plant(&source, &["a", "b"]);
         plant(&there, &["a/x", "b/y", "old"]);
         user.own(user.path());
@@ -231,7 +232,7 @@ fn what_cannot_be_meant_is_refused_before_anything_moves() {
 /// From where to where a sync goes that way, of which `url` serves the folder that has both.
 fn ends(way: &str, url: &str, source: &str, there: &str) -> (String, String) {
     match way {
-        "up" => (source.to_owned(), format!("{url}/root/dst")),
+        "up" => (source.to_owned(), format!("{url}/served/dst")),
         "down" => (format!("{url}/src"), there.to_owned()),
         _ => (source.to_owned(), there.to_owned()),
     }
@@ -422,7 +423,7 @@ fn stuck_after(port: u16, deletions: usize) -> u16 {
 
 /// A source of one file, and a destination with so many more in one folder.
 fn many_old(dir: &Path, count: usize) -> (std::path::PathBuf, std::path::PathBuf) {
-    let (source, there) = (dir.join("src"), dir.join("root/dst"));
+    let (source, there) = (dir.join("src"), dir.join("served/dst"));
     plant(&source, &["a"]);
     plant(&there, &["a", "old/z"]);
     (1..count).for_each(|file| {
@@ -435,7 +436,7 @@ fn many_old(dir: &Path, count: usize) -> (std::path::PathBuf, std::path::PathBuf
 fn a_deadline_amid_deletions_ends_them_and_the_rest_goes_later() {
     let dir = folder();
     let (source, there) = many_old(dir.path(), 700);
-    let (_node, url) = node(&dir.path().join("root"), "write", &[]);
+    let (_node, url) = node(&dir.path().join("served"), "write", &[]);
     let port = url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
     let by = format!("ftp://127.0.0.1:{}/dst", stuck_after(port, 300));
     let args = ["sync", "--delete", "--deadline", "8s", "--timeout", "60", text(&source), &by];

@@ -1,6 +1,7 @@
 //! Tests of what `--delete` takes away.
 
 use super::*;
+use crate::client::test_entries;
 use farline_core::filter::{FileFilter, FilterForm};
 
 fn entry(path: &str) -> Entry {
@@ -8,8 +9,7 @@ fn entry(path: &str) -> Entry {
         Some(_) => EntryKind::Directory,
         None => EntryKind::File { len: 1 },
     };
-    let path = path.trim_end_matches('/').as_bytes().to_vec();
-    Entry { path, kind, mode: 0o644, modified_ns: 0, changed_ns: 0, attributes: None }
+    test_entries::entry(path.trim_end_matches('/'), kind)
 }
 
 fn tree(paths: &[&str]) -> Vec<Entry> {
