@@ -32,13 +32,29 @@ impl ModelBased {
         let control = algorithm.control(Constants::Linux, start, seed);
         ModelBased { control, packet, recovery: None, beyond: 0 }
     }
+
+    /// Seconds between two packets at `rate`.
+    fn interval(&self, rate: Rate) -> f64 {
+        rate.time_for(self.packet).as_secs_f64()
+    }
+
+    /// Packets that may have arrived without a word: a receiver keeps what it knows to itself for
+    /// up to a SYN, which on a short path is longer than all that BBR has in flight.
+    fn unheard(&self, pacing: Option<Rate>) -> f64 {
+        let interval = pacing.map_or(0.0, |rate| self.interval(rate));
+        if interval > 0.0 { SYN.as_secs_f64() / interval } else { 0.0 }
+    }
 }
 
 impl RateControl for ModelBased {
     fn handle(&mut self, now: Time, path: &PathState, event: RateEvent) {
         self.beyond = path.beyond;
         match event {
-            RateEvent::Acked(acked) => {
+            RateEvent::Acked(mut acked) => {
+                // What the window leaves out is not on its way for the control either: its probe
+                // for the round trip waits until no more than its least window is.
+                let unheard = self.unheard(self.control.poll().pacing) as u32;
+                acked.in_flight = acked.in_flight.saturating_sub(unheard);
                 if self.recovery.is_some_and(|end| path.acknowledged >= end) {
                     self.recovery = None;
                     self.control.handle(now, Event::Recovered);
@@ -59,12 +75,11 @@ impl RateControl for ModelBased {
 
     fn poll(&self) -> Pace {
         let allowed = self.control.poll();
-        let interval = allowed.pacing.map_or(0.0, |rate| rate.time_for(self.packet).as_secs_f64());
-        // A receiver keeps what it knows to itself for up to a SYN; on a short path that is longer
-        // than all that BBR has in flight.
-        let unheard = if interval > 0.0 { SYN.as_secs_f64() / interval } else { 0.0 };
+        let unheard = self.unheard(allowed.pacing);
+        let interval = allowed.pacing.map_or(0.0, |rate| self.interval(rate));
         Pace { interval, window: allowed.window + unheard + self.beyond as f64 }
     }
+
     fn yielded(&self) -> Option<Yielded> {
         self.control.yielded()
     }

@@ -311,6 +311,21 @@ fn a_reader_that_pauses_makes_no_path_narrow() {
 }
 
 #[test]
+fn bbr_goes_on_after_its_probe_for_the_round_trip() {
+    let (rate, first, last) = (mbit(100), Span::from_secs(14), Span::from_secs(24));
+    for rtt in [1, 27, 163] {
+        let flow = UdtFlow::of(RateAlgorithm::Bbr, Bytes(1 << 30));
+        let mut run = UdtSimulation::new(&UdtScenario::new(rate, ms(rtt), vec![flow]));
+        // The first probe is ten seconds after the least round trip was seen.
+        run.run(first);
+        let before = run.received(0).0;
+        run.run(last);
+        let share = (run.received(0).0 - before) as f64 / rate.bytes_in(last.saturating_sub(first)).0 as f64;
+        assert!(share > 0.85, "{rtt} ms: {share:.2} of the path");
+    }
+}
+
+#[test]
 fn a_held_rate_survives_loss_and_gives_way_on_a_shared_path() {
     let flow = |rate| UdtFlow::of(RateAlgorithm::Held(mbit(rate)), Bytes(100_000_000));
     let mut scenario = UdtScenario::new(mbit(1000), ms(100), vec![flow(900)]);
