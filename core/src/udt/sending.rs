@@ -337,7 +337,8 @@ impl Sending {
         let mut acked = Acked {
             packets,
             delivered,
-            delivered_at_send: self.delivered,
+            // Of what was sent again, what it was at first: no round is counted too many.
+            delivered_at_send: newest.map_or(self.delivered, |sent| sent.delivered),
             lost: self.lost,
             interval: Span::ZERO,
             in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
@@ -352,7 +353,6 @@ impl Sending {
             }
             self.took(rtt);
             self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
-            acked.delivered_at_send = sent.delivered;
             acked.interval =
                 now.since(sent.delivered_at).max(sent.at.since(sent.delivered_sent_at));
             self.delivered_sent_at = sent.at;

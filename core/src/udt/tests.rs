@@ -1,12 +1,14 @@
 //! The machines in virtual time: what a path may do to packets, and what a stranger may.
 
 use super::handshake_tests::asks;
+use super::sending::Sending;
 use super::sim::{UdtFlow, UdtScenario, UdtSimulation};
 use super::*;
-use crate::congestion::SavedPath;
+use crate::congestion::{Acked, SavedPath};
 use crate::units::{Bytes, Rate, Rng, Span, Time};
 use crate::wan::{Change, EventSide};
 use proptest::prelude::*;
+use std::sync::mpsc::{Sender, channel};
 
 fn mbit(rate: u64) -> Rate {
     Rate::from_bps(rate * 1_000_000)
@@ -430,6 +432,49 @@ fn a_path_of_a_long_round_trip_is_not_taken_for_dead() {
         // The first window has 16 packets, all of which were on their way.
         assert!(again < 8 && twice < 8, "{rtt} ms: {again} again, {twice} twice");
     }
+}
+
+/// A control that passes on what it hears of arrivals.
+#[derive(Debug)]
+struct Hears(Sender<Acked>);
+
+impl RateControl for Hears {
+    fn handle(&mut self, _now: Time, _path: &PathState, event: RateEvent) {
+        if let RateEvent::Acked(acked) = event {
+            self.0.send(acked).expect("who listens");
+        }
+    }
+
+    fn poll(&self) -> Pace {
+        Pace { interval: 0.0, window: 1000.0 }
+    }
+}
+
+#[test]
+fn what_comes_after_it_was_sent_again_begins_no_round() {
+    let (tells, heard) = channel();
+    let first = SequenceNumber::new(0x7FFF_FFFC);
+    let at = |millis| Time::ZERO + ms(millis);
+    let mut sending = Sending::new(at(0), first, 1016, 1000, Box::new(Hears(tells)));
+    sending.written(20_000);
+    while sending.poll(at(0)).is_some() {}
+    assert_eq!(sending.sent_packets(), 20);
+    sending.acked(at(50), first.after(2), None);
+    sending.lost(at(50), &[LossRange { first: first.after(2), last: first.after(9) }]);
+    while sending.poll(at(50)).is_some() {}
+    assert_eq!(sending.resent, 8);
+    for (millis, next) in [(100, 3), (110, 4), (120, 5)] {
+        sending.acked(at(millis), first.after(next), None);
+    }
+    // As BBR counts them: all were sent before anything had come.
+    let (mut rounds, mut ends, mut packets) = (0, 0, 0);
+    for acked in heard.try_iter() {
+        packets += acked.packets;
+        if acked.delivered_at_send >= ends {
+            (rounds, ends) = (rounds + 1, acked.delivered);
+        }
+    }
+    assert_eq!((packets, rounds), (5, 1));
 }
 
 fn any_input() -> impl Strategy<Value = Input> {
