@@ -217,7 +217,7 @@ impl Authorities {
         let mut chain = Stack::new().map_err(failed)?;
         others.iter().try_for_each(|other| chain.push(other.clone())).map_err(failed)?;
         let mut context = X509StoreContext::new().map_err(failed)?;
-        let mut verify = |flags| {
+        let mut verify = |certificate: &X509, flags| {
             let store = self.store(flags)?;
             context.init(&store, certificate, &chain, |context| {
                 let is_good = context.verify_cert()?;
@@ -225,28 +225,23 @@ impl Authorities {
                 Ok((is_good, context.error(), found.map(Iterator::collect::<Vec<X509>>)))
             })
         };
-        let (is_good, error, found) = verify(X509VerifyFlags::empty()).map_err(failed)?;
-        let revocation = X509VerifyFlags::CRL_CHECK | X509VerifyFlags::CRL_CHECK_ALL;
-        // As with whoever connects: an authority need not publish what it took back.
-        let (is_current, why, _) = verify(revocation).map_err(failed)?;
-        let has_list = is_current || why.as_raw() != NO_REVOCATION_LIST;
-        let why = match (is_good, is_current || !has_list) {
-            (true, true) => None,
-            (true, false) => Some(why),
-            (false, _) => Some(error),
+        let found = match verify(certificate, X509VerifyFlags::empty()).map_err(failed)? {
+            (true, _, Some(found)) => found,
+            (_, why, _) => return Err(format!("{}: {}", shown(certificate), why.error_string())),
         };
-        let whose = shown(certificate);
-        match (why, found) {
-            (None, Some(found)) => {
-                if !has_list {
-                    let lists = found.iter().map(|one| has_no_list(&self.folder, one));
-                    lists.collect::<Result<(), _>>().map_err(|why| format!("{whose}: {why}"))?;
-                }
-                self.check_policies(&found.iter().map(|one| &**one).collect::<Vec<_>>())?;
-                Ok(found)
-            }
-            (why, _) => Err(format!("{whose}: {}", why.unwrap_or(error).error_string())),
+        // Each authority's list by itself, as with whoever connects: one need not publish what it
+        // took back, and another of the same chain may.
+        for one in &found {
+            let (is_current, why, _) = verify(one, X509VerifyFlags::CRL_CHECK).map_err(failed)?;
+            let why = match (is_current, why.as_raw()) {
+                (true, _) => Ok(()),
+                (false, NO_REVOCATION_LIST) => has_no_list(&self.folder, one),
+                (false, _) => Err(why.error_string().to_owned()),
+            };
+            why.map_err(|why| format!("{}: {why}", shown(one)))?;
         }
+        self.check_policies(&found.iter().map(|one| &**one).collect::<Vec<_>>())?;
+        Ok(found)
     }
 
     /// Whether each authority of `chain`, which begins with no proxy, may sign what is below it.

@@ -1,5 +1,7 @@
 //! Chains of certificates as users, jobs and thieves show them, against the acceptor in memory.
 
+mod revocations;
+
 use super::authorities::Purpose;
 use super::pipe::{Pipe, read_all, write_all};
 use super::*;
