@@ -73,6 +73,8 @@ struct HandshakeContext {
     security: PortSecurity,
     incoming: mpsc::SyncSender<Arrival>,
     stranger: Stranger,
+    /// Whose port it is, if that is known.
+    client: Option<IpAddr>,
     /// Handshakes under way.
     under_way: AtomicUsize,
     /// The first that failed.
@@ -83,7 +85,8 @@ struct HandshakeContext {
 
 impl SecuredPort {
     /// Listens on `address` for `peers`, of which `client` is the one that it is for, if that is
-    /// known. `stranger` hears who did not show whose it is. Needs a tokio runtime around it.
+    /// known. `stranger` hears who did not show whose it is, unless the client itself went before
+    /// it had shown anything. Needs a tokio runtime around it.
     ///
     /// # Errors
     /// When no port can be had.
@@ -119,6 +122,7 @@ impl SecuredPort {
             security,
             incoming: incoming.clone(),
             stranger: Box::new(stranger),
+            client,
             under_way: AtomicUsize::new(0),
             failure: Mutex::default(),
             full: Mutex::default(),
@@ -219,7 +223,12 @@ impl HandshakeContext {
             Ok(stream) => drop(self.incoming.try_send(Some(stream))),
             Err(error) => {
                 lock(&self.failure).get_or_insert_with(|| error.to_string());
-                (self.stranger)(from.ip(), &error);
+                // One more connection of the client's than it needs ends so.
+                let is_given_up = error.kind() == io::ErrorKind::UnexpectedEof
+                    && self.client == Some(from.ip().to_canonical());
+                if !is_given_up {
+                    (self.stranger)(from.ip(), &error);
+                }
             }
         }
     }
@@ -230,6 +239,34 @@ mod tests {
     use super::*;
     use crate::channels::trust::NodeCertificate;
     use farline_core::units::ErrorCode;
+    use tokio::io::AsyncWriteExt;
+
+    #[tokio::test]
+    async fn a_client_that_goes_before_it_shows_anything_is_no_stranger() {
+        let identity = NodeCertificate::fresh().expect("a key");
+        let [near, elsewhere] = [1, 2].map(|last| IpAddr::from([127, 0, 0, last]));
+        for (client, said, is_stranger) in [
+            (near, &b""[..], false),
+            (near, &b"this is no TLS"[..], true),
+            (elsewhere, &b""[..], true),
+        ] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let security = PortSecurity::Tls(Arc::clone(&identity.config), None);
+            let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+            let stranger = move |_: IpAddr, _: &dyn Display| {
+                let _ = tell.send(());
+            };
+            let peers = (DataPeers::any(), Some(client));
+            let port = SecuredPort::over(listener, peers, security, stranger).expect("it listens");
+            let mut gone = TcpStream::connect(port.address()).await.expect("a way");
+            gone.write_all(said).await.expect("sent");
+            drop(gone);
+            while port.failure().is_none() || port.is_heard() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(told.try_recv().is_ok(), is_stranger, "{client} says {said:?}");
+        }
+    }
 
     #[tokio::test]
     async fn who_waits_hears_that_no_descriptor_is_left() {

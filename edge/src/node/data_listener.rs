@@ -36,7 +36,9 @@ const MOST_WAITING: usize = 128;
 #[derive(Default)]
 pub(super) struct DataListeners {
     listening: Mutex<HashMap<Token, Weak<Arrivals>>>,
-    /// One was added.
+    /// Whose the key of each session is, whether it takes connections yet or not.
+    keys: Mutex<HashMap<Token, IpAddr>>,
+    /// One was added to either.
     added: Notify,
     /// Whether connections of the control port begin with the window of a held rate.
     begin_wide: AtomicBool,
@@ -73,6 +75,8 @@ impl DataListeners {
         refused: RefusedConnection,
         room: Room,
     ) -> DataListener {
+        lock(&self.keys).insert(key.token(), client.to_canonical());
+        self.added.notify_waiters();
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
@@ -95,8 +99,9 @@ impl DataListeners {
     }
 
     /// Gives a connection that came with `preamble` to the session it is of, which may be a while
-    /// behind it (K-7); it is closed, and this false, when there is none.
-    /// One that its session has no room for is closed too.
+    /// behind it (K-7); it is closed, and this false, when there is none. One that its session has
+    /// no room for is closed too; and one that its session's client opened early and no transfer
+    /// wanted, which is nobody else's.
     pub(super) async fn admit(&self, preamble: &[u8; PREAMBLE_LEN], stream: TcpStream) -> bool {
         self.admit_within(preamble, stream, PREAMBLE_TIMEOUT).await
     }
@@ -108,6 +113,8 @@ impl DataListeners {
         within: Duration,
     ) -> bool {
         let Some(token) = Token::of(preamble) else { return false };
+        let from = stream.peer_addr().ok().map(|from| from.ip().to_canonical());
+        let is_clients = AtomicBool::new(false);
         let found = async {
             loop {
                 // Before the look, so that none is missed that comes after it.
@@ -118,10 +125,17 @@ impl DataListeners {
                 if let Some(arrivals) = arrivals {
                     return arrivals;
                 }
+                // The session may be over before the wait is.
+                let client = lock(&self.keys).get(&token).copied();
+                if client.is_some() && client == from {
+                    is_clients.store(true, Ordering::Relaxed);
+                }
                 added.await;
             }
         };
-        let Ok(arrivals) = tokio::time::timeout(within, found).await else { return false };
+        let Ok(arrivals) = tokio::time::timeout(within, found).await else {
+            return is_clients.load(Ordering::Relaxed);
+        };
         if !arrivals.has_room() {
             return true;
         }
@@ -206,7 +220,9 @@ impl DataListener {
 
 impl Drop for DataListener {
     fn drop(&mut self) {
-        lock(&self.listeners.listening).remove(&self.arrivals.key().token());
+        let token = self.arrivals.key().token();
+        lock(&self.listeners.listening).remove(&token);
+        lock(&self.listeners.keys).remove(&token);
     }
 }
 
@@ -271,6 +287,28 @@ mod tests {
         let came = session.accept(Duration::from_secs(8)).expect("it is open");
         assert!(came.is_some(), "the session has a channel");
         drop(near);
+    }
+
+    #[tokio::test]
+    async fn a_clients_connection_that_no_transfer_wants_is_its_own() {
+        let listeners = Arc::new(DataListeners::default());
+        let [key, other] = [(); 2].map(|()| Key::random().expect("random bytes"));
+        let within = Duration::from_millis(50);
+        // A session that says its key and asks for no port; one of a client elsewhere.
+        let session = opened(&listeners, key.clone());
+        let client = IpAddr::from([127, 0, 0, 2]);
+        let _elsewhere =
+            listeners.open((other.clone(), client), None, Box::new(|_, _| {}), Box::new(|| true));
+        let (_near, far) = connection().await;
+        assert!(!listeners.admit_within(&other.preamble(), far, within).await, "from elsewhere");
+        let (_near, far) = connection().await;
+        let (preamble, shared) = (key.preamble(), Arc::clone(&listeners));
+        let waits = tokio::spawn(async move { shared.admit_within(&preamble, far, within).await });
+        tokio::task::yield_now().await;
+        drop(session);
+        assert!(waits.await.expect("no panic"), "its session was there");
+        let (_near, far) = connection().await;
+        assert!(!listeners.admit_within(&preamble, far, within).await, "it is over");
     }
 
     #[tokio::test]
