@@ -60,7 +60,7 @@ use farline_core::gridftp::Pathname;
 use farline_core::units::{Bytes, Error, ErrorCode, Fault, Rate};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 pub use farline_core::gridftp::server::BEARER;
@@ -330,15 +330,16 @@ impl Identities {
         }
     }
 
-    /// Begins what has to begin before a node confines itself.
+    /// Begins what has to begin before a node confines itself, whose clients have `login_timeout`
+    /// to log in.
     ///
     /// # Errors
     /// When a process that asks PAM cannot be started.
-    pub(crate) fn start(&self) -> Result<(), Error> {
+    pub(crate) fn start(&self, login_timeout: Duration) -> Result<(), Error> {
         self.people
             .iter()
             .filter_map(|person| person.password.as_ref())
-            .try_for_each(StoredPassword::start)
+            .try_for_each(|password| password.start(login_timeout))
     }
 
     /// Whether files of some belong to users of this host.

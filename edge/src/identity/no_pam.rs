@@ -3,6 +3,7 @@
 use farline_core::units::Error;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// A service of PAM's: there is none.
@@ -24,7 +25,7 @@ impl PamService {
         match self.0 {}
     }
 
-    pub(super) fn start(&self) -> Result<(), Error> {
+    pub(super) fn start(&self, _: Duration) -> Result<(), Error> {
         match self.0 {}
     }
 

@@ -7,7 +7,7 @@ use crate::channels::trust::{Fingerprint, ShownCertificate};
 use farline_core::units::Error;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// A password as a configuration has it: none is taken.
@@ -21,7 +21,7 @@ impl StoredPassword {
         Err(Error::not_built("TLS", "tls").message)
     }
 
-    pub(super) fn start(&self) -> Result<(), Error> {
+    pub(super) fn start(&self, _: Duration) -> Result<(), Error> {
         match self.0 {}
     }
 

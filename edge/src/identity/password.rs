@@ -102,14 +102,15 @@ impl StoredPassword {
         }
     }
 
-    /// Begins what has to begin before a node confines itself.
+    /// Begins what has to begin before a node confines itself, whose clients have `login_timeout`
+    /// to log in.
     ///
     /// # Errors
     /// When a process that asks PAM cannot be started.
-    pub(super) fn start(&self) -> Result<(), Error> {
+    pub(super) fn start(&self, login_timeout: Duration) -> Result<(), Error> {
         match &self.0 {
             PasswordSource::Hash(..) => Ok(()),
-            PasswordSource::ByPam(service) => service.start(),
+            PasswordSource::ByPam(service) => service.start(login_timeout),
         }
     }
 

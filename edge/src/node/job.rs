@@ -16,7 +16,7 @@ use farline_core::gridftp::server::{Answer, Ask};
 use farline_core::units::{Error, ErrorCode, Fault, Span};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// What came of a job, by its number, with the memory that a list takes until it is sent.
@@ -119,6 +119,26 @@ impl Job {
             other => self.quick(other),
         };
         tell(answer.unwrap_or_else(Answer::Failed));
+    }
+
+    /// The same of a login that has its turn, for which others wait `within` that time.
+    pub(super) fn answer_in_turn(
+        self,
+        id: u64,
+        ask: Ask,
+        within: Duration,
+        answers: mpsc::UnboundedSender<JobResult>,
+    ) {
+        let (shared, client) = (Arc::clone(&self.shared), self.client.to_canonical());
+        let began = Instant::now();
+        self.answer(id, ask, answers);
+        let took = began.elapsed();
+        // Its client may be gone since, and then nothing else tells why others had no turn.
+        if took >= within {
+            let took = Span::from(took);
+            let what = format_args!("{client} kept its turn to log in for {took}");
+            shared.notices.say("login_timeout", what);
+        }
     }
 
     /// Says that a login has had no turn `within` that time: what others wait for may be stuck.

@@ -71,7 +71,7 @@ pub fn confine(config: &Config) -> Result<Confinement, Error> {
             }
         }
     }
-    config.identities.start()?;
+    config.identities.start(config.limits.login_timeout)?;
     let (all, read) = (AccessFs::from_all(RIGHTS), AccessFs::from_read(RIGHTS));
     let read = read & !BitFlags::from(AccessFs::Execute);
     let write = all & !BitFlags::from(AccessFs::Execute);

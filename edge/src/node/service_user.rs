@@ -35,7 +35,7 @@ pub fn become_user(config: &Config) -> Result<(), Error> {
             .hint("leave out `user`, or allow_congestion and allow_held"));
     }
     // What asks PAM stays root's.
-    config.identities.start()?;
+    config.identities.start(config.limits.login_timeout)?;
     user.become_process(needed(config)).map_err(|error| {
         let message = format!("this process cannot become `{name}`: {error}");
         Error::new(Fault::Here, ErrorCode::NotConfined, message)

@@ -240,7 +240,7 @@ impl Session {
                         () = answers.closed() => return,
                     };
                     tokio::task::spawn_blocking(move || {
-                        job.answer(id, ask, answers);
+                        job.answer_in_turn(id, ask, within, answers);
                         drop(turn);
                     });
                 });

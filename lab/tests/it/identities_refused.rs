@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -59,42 +60,76 @@ fn an_identity_has_so_many_sessions_and_hears_of_it() {
     succeed(Command::new("cmp").arg(site.at("got")).arg(site.at("root/raw/data")));
 }
 
+/// A service of PAM's in `pam`, next to a file `stuck`, that has `script` run there; returns who
+/// has his password by it.
+fn asked_by_script(pam: &Path, script: &str) -> String {
+    let (at, folder) = (|name: &str| pam.join(name), pam.display());
+    let script = format!("#!/bin/sh\ncd \"{folder}\" && touch began.$$\n{script}\n");
+    fs::write(at("check"), script).expect("written");
+    fs::write(at("stuck"), "").expect("written");
+    fs::set_permissions(at("check"), fs::Permissions::from_mode(0o700)).expect("set");
+    let rules = format!(
+        "auth required pam_exec.so quiet expose_authtok {folder}/check\n\
+         account required pam_permit.so\n"
+    );
+    fs::write(at("service"), rules).expect("written");
+    format!(
+        "[[identity]]\nname = 'pat'\npassword = 'pam:{folder}/service'\n\
+         paths = {{ '/raw' = 'read' }}\n"
+    )
+}
+
+/// How often that script began.
+fn began(pam: &Path) -> usize {
+    let names = fs::read_dir(pam).expect("a folder").map(|name| name.expect("a name"));
+    names.filter(|name| name.file_name().to_string_lossy().starts_with("began.")).count()
+}
+
+/// Four clients of his at once, which is as many as PAM is asked for.
+fn four_as_pat(site: &Site) -> Vec<Running> {
+    let client = |index: u32| {
+        let mut curl = site.curl();
+        curl.args(["--user", "pat:open", "-o"]).arg(site.at(&format!("got{index}")));
+        curl.arg(format!("ftp://{}/raw/data", site.address));
+        Running(curl.spawn().expect("curl starts"))
+    };
+    (0..4).map(client).collect()
+}
+
+#[test]
+fn a_stuck_module_of_pams_gives_its_turns_back() {
+    let pam = tempfile::tempdir().expect("a folder");
+    // Who was asked about while `stuck` was there is stuck for good.
+    let script = "if [ -e stuck ]; then while [ -e service ]; do sleep 0.2; done; fi";
+    let pat = asked_by_script(pam.path(), script);
+    let site = Site::with_node("login_timeout = 2\n", &pat);
+    let stuck = four_as_pat(&site);
+    wait_for("four that are stuck", || began(pam.path()) == 4);
+    fs::remove_file(pam.path().join("stuck")).expect("it was there");
+    for mut client in stuck {
+        assert!(!client.0.wait().expect("it ends").success(), "nobody said that it is pat");
+    }
+    for line in [
+        "pat from 127.0.0.1: this node cannot look passwords up: PAM said nothing within 10.0 s",
+        "login_timeout: 127.0.0.1 kept its turn to log in for ",
+    ] {
+        wait_for("a line in the log", || site.log().iter().any(|said| said.contains(line)));
+    }
+    // All four are asked again, by processes that have the rights of those before.
+    for mut client in four_as_pat(&site) {
+        assert!(client.0.wait().expect("it ends").success());
+    }
+    assert_eq!(began(pam.path()), 8);
+}
+
 #[test]
 fn who_has_no_turn_to_log_in_in_time_hears_so() {
     let pam = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| pam.path().join(name);
     // A module of PAM's that is stuck for as long as the test wants.
-    let (folder, check) = (pam.path().display(), at("check"));
-    let script = format!(
-        "#!/bin/sh\ntouch \"{folder}/began.$$\"\n\
-         while [ -e \"{folder}/stuck\" ]; do sleep 0.2; done\n"
-    );
-    fs::write(&check, script).expect("written");
-    fs::write(at("stuck"), "").expect("written");
-    fs::set_permissions(&check, fs::Permissions::from_mode(0o700)).expect("set");
-    let rules = format!(
-        "auth required pam_exec.so quiet expose_authtok {}\naccount required pam_permit.so\n",
-        check.display()
-    );
-    fs::write(at("service"), rules).expect("written");
-    let pat = format!(
-        "[[identity]]\nname = 'pat'\npassword = 'pam:{}'\npaths = {{ '/raw' = 'read' }}\n",
-        at("service").display()
-    );
+    let pat = asked_by_script(pam.path(), "while [ -e stuck ]; do sleep 0.2; done");
     let site = Site::with_node("login_timeout = 3\n", &pat);
-    let in_turn: Vec<_> = (0..4)
-        .map(|index| {
-            let mut curl = site.curl();
-            curl.args(["--user", "pat:open", "-o"]).arg(site.at(&format!("got{index}")));
-            curl.arg(format!("ftp://{}/raw/data", site.address));
-            Running(curl.spawn().expect("curl starts"))
-        })
-        .collect();
-    let began = || {
-        let names = fs::read_dir(pam.path()).expect("a folder").map(|name| name.expect("a name"));
-        names.filter(|name| name.file_name().to_string_lossy().starts_with("began.")).count()
-    };
-    wait_for("four that are stuck", || began() == 4);
+    let in_turn = four_as_pat(&site);
+    wait_for("four that are stuck", || began(pam.path()) == 4);
     let mut copy = site.cp();
     copy.args(["--retry-for", "0s"]).arg(site.url("pat@", "/raw/data")).arg(site.at("got"));
     let (error, _) = error_of_command(&mut copy);
@@ -106,11 +141,11 @@ fn who_has_no_turn_to_log_in_in_time_hears_so() {
     // Whose password is no matter of PAM's waits for none of this, and who has a turn keeps it.
     let mut other = site.cp();
     succeed(other.arg(site.url("alice@", "/raw/data")).arg(site.at("got")));
-    fs::remove_file(at("stuck")).expect("it was there");
+    fs::remove_file(pam.path().join("stuck")).expect("it was there");
     for mut client in in_turn {
         assert!(client.0.wait().expect("it ends").success());
     }
-    assert_eq!(began(), 4, "nobody was asked of the fifth");
+    assert_eq!(began(pam.path()), 4, "nobody was asked of the fifth");
 }
 
 #[test]
