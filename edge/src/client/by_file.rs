@@ -105,8 +105,6 @@ pub(super) async fn execute(
     copy.unheard = None;
     let mut files = FileByFile::new(rules, entries.to_vec(), landed);
     let (mut failure, mut path) = (None, Vec::new());
-    // What was held of others, while a file moves: of one that fails nothing was gone on with.
-    let mut held_of_others = None;
     while let Some(output) = files.poll() {
         let event = match output {
             FileOutput::Count(index, PriorLanding::EarlierCopy { is_compared }) => {
@@ -114,14 +112,14 @@ pub(super) async fn execute(
                 continue;
             }
             FileOutput::Count(index, PriorLanding::ThisCopy | PriorLanding::Unheard) => {
-                copy.land_one(&end.path(index), &entries[index]);
+                // What was held of it was counted when it landed.
+                copy.land_one(&end.path(index), &entries[index], 0);
                 copy.end_transfer();
                 continue;
             }
             FileOutput::Fail(index, error) => {
                 let error = failure.take().unwrap_or(error);
                 copy.stats.failures.push((entries[index].path.clone(), error));
-                take_back(copy, held_of_others.take());
                 copy.end_transfer();
                 continue;
             }
@@ -132,13 +130,13 @@ pub(super) async fn execute(
             }
             FileOutput::Begin(index) => {
                 path = end.path(index);
-                held_of_others = Some(copy.stats.resumed_bytes);
                 FileEvent::Begun(end.begin(copy, index).await)
             }
             FileOutput::FindLanded => FileEvent::Landed(end.find_landed(copy).await),
             FileOutput::Measure => FileEvent::Measured(end.measure().await),
             FileOutput::Renew => FileEvent::Done(end.renew()),
             FileOutput::Hold(held) => {
+                copy.begin_one(&path, held.total());
                 end.hold(copy, held);
                 continue;
             }
@@ -149,15 +147,14 @@ pub(super) async fn execute(
                 let landed = end.land(copy).await;
                 copy.unheard = landed.is_err().then(|| path.clone());
                 if matches!(landed, Ok(false)) {
-                    take_back(copy, held_of_others.take());
                     copy.end_transfer();
                 }
                 FileEvent::Landed(landed)
             }
             FileOutput::Landed { index, is_compared } => {
-                held_of_others = None;
                 copy.stats.compared += u64::from(is_compared);
-                copy.land_one(&end.path(index), &entries[index]);
+                let held = copy.take_begun(&path);
+                copy.land_one(&path, &entries[index], held);
                 end.remember(index, is_compared).await?;
                 copy.end_transfer();
                 continue;
@@ -177,13 +174,6 @@ pub(super) async fn execute(
     Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a copy waits for nothing"))
 }
 
-/// Counts no more of what was held than what there was of others, where a file failed that moved.
-fn take_back(copy: &mut Copy<'_>, held_of_others: Option<u64>) {
-    if let Some(held) = held_of_others {
-        copy.stats.resumed_bytes = held;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,11 +182,32 @@ mod tests {
     use farline_core::transfer::{EntryKind, UserOverrides};
     use std::time::Instant;
 
-    /// Has each file but for its last ten bytes, and may refuse one its name.
+    const RULES: FileRules = FileRules {
+        lands_here: true,
+        resumes_there: false,
+        is_comparable: false,
+        compares_all: false,
+        goes_on: true,
+    };
+
+    fn file(name: &str, len: u64) -> Entry {
+        Entry { modified_ns: 7, ..entry(name, EntryKind::File { len }) }
+    }
+
+    /// Has each file but for its last bytes, so many as it `lacks`; may refuse one its name, and
+    /// not move another.
     struct Server<'a> {
         entries: &'a [Entry],
+        lacks: u64,
         nameless: Option<usize>,
+        fails: Option<(usize, Error)>,
         file: usize,
+    }
+
+    impl Server<'_> {
+        fn of(entries: &[Entry]) -> Server<'_> {
+            Server { entries, lacks: 10, nameless: None, fails: None, file: 0 }
+        }
     }
 
     impl FileEnd for Server<'_> {
@@ -206,15 +217,16 @@ mod tests {
 
         async fn begin(&mut self, _copy: &mut Copy<'_>, index: usize) -> Result<ByteRanges, Error> {
             self.file = index;
-            Ok(std::iter::once(0..self.entries[index].len() - 10).collect())
+            Ok(std::iter::once(0..self.entries[index].len() - self.lacks).collect())
         }
 
-        fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
-            copy.stats.resumed_bytes += held.total();
-        }
+        fn hold(&mut self, _copy: &mut Copy<'_>, _held: ByteRanges) {}
 
         async fn carry(&mut self, _copy: &mut Copy<'_>) -> Result<(), Error> {
-            Ok(())
+            match &self.fails {
+                Some((file, error)) if *file == self.file => Err(error.clone()),
+                _ => Ok(()),
+            }
         }
 
         async fn look_again(&mut self) -> Result<Option<FileFacts>, Error> {
@@ -236,31 +248,45 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_there_before_counts_once_and_where_it_lands() {
-        let file =
-            |name: &str, len: u64| Entry { modified_ns: 7, ..entry(name, EntryKind::File { len }) };
         let entries = [file("a", 100), file("b", 50), file("c", 30)];
-        let rules = FileRules {
-            lands_here: true,
-            resumes_there: false,
-            is_comparable: false,
-            compares_all: false,
-            goes_on: true,
-        };
         let options = Options::default();
         let mut watch = |_: &Progress| {};
         let mut copy = Copy::new(&options, UserOverrides::default(), Instant::now(), &mut watch);
-        let mut end = Server { entries: &entries, nameless: Some(0), file: 0 };
+        let mut end = Server { nameless: Some(0), ..Server::of(&entries) };
         // c landed in an earlier run.
         let before = LandedBefore::from([(2, false)]);
-        execute(&mut copy, rules, &entries, &before, &mut end).await.expect("it ends");
+        execute(&mut copy, RULES, &entries, &before, &mut end).await.expect("it ends");
         // b and c; and what was held of b, and c.
-        assert_eq!((copy.stats.bytes, copy.stats.resumed_bytes), (80, 70));
+        assert_eq!((copy.stats.bytes, copy.stats.resumed()), (80, 70));
         // Another attempt, which finds b in the journal next to c.
         end.nameless = None;
         let before = LandedBefore::from([(1, false), (2, false)]);
-        execute(&mut copy, rules, &entries, &before, &mut end).await.expect("it ends");
+        execute(&mut copy, RULES, &entries, &before, &mut end).await.expect("it ends");
         copy.note_landed_before();
         let notes = copy.stats.notes.join("\n");
         assert!(notes.starts_with("1 file that landed in an earlier run was left"), "{notes}");
+    }
+
+    #[tokio::test]
+    async fn what_was_held_counts_once_over_attempts_and_where_it_lands() {
+        let entries = [file("a", 100), file("b", 50), file("c", 30)];
+        let refused = Error::new(Fault::Refused, ErrorCode::PermissionDenied, "no");
+        for (refused, landed, resumed) in [(Some(refused), 130, 117), (None, 180, 157)] {
+            let options = Options::default();
+            let mut watch = |_: &Progress| {};
+            let overrides = UserOverrides::default();
+            let mut copy = Copy::new(&options, overrides, Instant::now(), &mut watch);
+            let (mut end, before) = (Server::of(&entries), LandedBefore::new());
+            let began = copy.stats.checkpoint();
+            // a lands, and the path is lost while b moves.
+            end.fails = Some((1, Error::new(Fault::Between, ErrorCode::ChannelLost, "lost")));
+            let lost = execute(&mut copy, RULES, &entries, &before, &mut end).await;
+            assert_eq!(lost.expect_err("it is lost").code, ErrorCode::ChannelLost);
+            copy.try_again(began);
+            // Seven bytes more of b came in that attempt.
+            (end.fails, end.lacks) = (refused.map(|error| (1, error)), 3);
+            execute(&mut copy, RULES, &entries, &before, &mut end).await.expect("it ends");
+            assert_eq!((copy.stats.bytes, copy.stats.resumed()), (landed, resumed));
+        }
     }
 }

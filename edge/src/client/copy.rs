@@ -77,6 +77,9 @@ pub(super) struct Copy<'a> {
     /// Files that landed one by one in this copy, by where, length and time: another attempt does
     /// not send them again.
     landed: BTreeSet<(Vec<u8>, u64, i64)>,
+    /// Files that were begun one by one in this copy and have not landed, by where: how much of
+    /// each was held before the copy.
+    begun: BTreeMap<Vec<u8>, u64>,
     /// Where, file by file, the last attempt was giving a file its name when it failed.
     pub(super) unheard: Option<Vec<u8>>,
     /// Whether all that an attempt sent had arrived when it failed, or may have: it may have landed
@@ -137,6 +140,7 @@ impl<'a> Copy<'a> {
             claimed: ClaimedPaths::default(),
             room: BTreeSet::new(),
             landed: BTreeSet::new(),
+            begun: BTreeMap::new(),
             unheard: None,
             has_arrived: false,
             needs_tickets: false,
@@ -390,11 +394,24 @@ impl<'a> Copy<'a> {
         self.stats.not_set += landed.not_set;
     }
 
-    /// Counts `entry`, which has landed at `path`.
-    pub(super) fn land_one(&mut self, path: &[u8], entry: &Entry) {
+    /// Counts `entry`, which has landed at `path`; so much of it was `held` before this copy.
+    pub(super) fn land_one(&mut self, path: &[u8], entry: &Entry, held: u64) {
         self.stats.bytes += entry.len();
         self.stats.files += 1;
+        self.stats.landed_held += held;
         self.landed.insert((path.to_owned(), entry.len(), entry.modified_ns));
+    }
+
+    /// Notes that so much of the file that goes to `path` is `held` and does not come. Of several
+    /// attempts the least counts: what is held beyond the first one's came in this copy.
+    pub(super) fn begin_one(&mut self, path: &[u8], held: u64) {
+        let least = self.begun.get(path).map_or(held, |&before| before.min(held));
+        self.begun.insert(path.to_owned(), least);
+    }
+
+    /// How much of the file that has landed at `path` was held before this copy.
+    pub(super) fn take_begun(&mut self, path: &[u8]) -> u64 {
+        self.begun.remove(path).unwrap_or(0)
     }
 
     /// Whether an earlier attempt of this copy has landed `entry` at `path`.

@@ -161,6 +161,7 @@ async fn from_farline(
         tree: None,
         arrived: Arc::default(),
         landed: Landed::default(),
+        stay: BTreeSet::new(),
         settled: None,
     };
     let summary = match execute(copy, control, session, &mut download).await {
@@ -192,6 +193,8 @@ struct Download<'a> {
     tree: Option<Tree>,
     arrived: Arc<Mutex<ByteRanges>>,
     landed: Landed,
+    /// What of its entries does not land, though bytes of them may come, by their number.
+    stay: BTreeSet<usize>,
     /// What stays here, but for its attributes, and where.
     settled: Option<(Destination, Vec<Entry>)>,
 }
@@ -204,15 +207,19 @@ impl Download<'_> {
         control: &Control,
         summary: CopySummary,
     ) -> Result<(), Error> {
-        let Download { from, resources, landed, settled, tree, .. } = self;
+        let Download { from, resources, landed, stay, settled, tree, .. } = self;
         // Its lock on the place is given back first.
         let layout = tree.map(|tree| tree.layout);
         let entries = layout.as_ref().map_or(&[][..], |layout| layout.entries());
+        let named = copy.stats.failures.len();
         copy.take_left_out(control, from.name_within(), entries);
         copy.conclude(control, summary);
         copy.stats.streams = resources.channels.len();
         copy.stats.staging = Some(Bytes((resources.slots.len() * BLOCK_LEN) as u64));
         copy.take_landed(landed);
+        if let Some(layout) = &layout {
+            copy.stats.settle_held(layout, named, &stay);
+        }
         copy.stats.count_completions(&resources.channels);
         copy.stats.tcp.extend(resources.tcp);
         if let Some((place, entries)) = settled {
@@ -380,12 +387,13 @@ impl TreeEnd for Download<'_> {
         let held = if checks { sink.begin(PartialOrigin { source, digests })? } else { None }
             .unwrap_or_else(|| ResumeState::nothing(&layout, digests));
         sink.make_folders()?;
-        copy.stats.resumed_bytes += held.blocks.total();
+        copy.stats.hold(held.blocks.clone());
         let mut arrived = held.blocks;
         for range in blocks_of(&layout, &kept).iter() {
             arrived.insert(range);
         }
         *lock(&self.arrived) = arrived.clone();
+        self.stay = kept;
         self.tree = Some(Tree { layout, sink, digests: Arc::new(Mutex::new(held.digests)) });
         Ok(arrived)
     }

@@ -274,7 +274,6 @@ impl FileEnd for FromServer<'_> {
     }
 
     fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
-        copy.stats.resumed_bytes += held.total();
         let came = copy.stats.bytes - self.begun;
         copy.live.expect(self.layout.payload() - came, self.layout.files());
         copy.live.held.store(held.total(), Ordering::Relaxed);
@@ -340,7 +339,7 @@ impl FileEnd for FromServer<'_> {
         let (one, place) = self.alone(index);
         let landed = place.sink(&one, copy.options)?.land(None);
         if self.landed(copy, index, landed) {
-            copy.land_one(&self.path(index), &self.layout.entries()[index]);
+            copy.land_one(&self.path(index), &self.layout.entries()[index], 0);
         }
         Ok(())
     }

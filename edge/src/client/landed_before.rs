@@ -67,7 +67,6 @@ impl Copy<'_> {
     /// Counts `entry`, which landed at `path` in an earlier run.
     pub(super) fn landed_before(&mut self, path: &[u8], entry: &Entry, is_compared: bool) {
         self.stats.landed_before += 1;
-        self.stats.resumed_bytes += entry.len();
         if is_compared {
             self.stats.compared += 1;
             if self.stats.verified_how.is_empty() {
@@ -75,7 +74,7 @@ impl Copy<'_> {
                     compared (CKSM) when it landed";
             }
         }
-        self.land_one(path, entry);
+        self.land_one(path, entry, entry.len());
         self.end_transfer();
     }
 

@@ -18,6 +18,7 @@ use farline_core::copy::Existing;
 use farline_core::transfer::journal::PartialOrigin as Identity;
 use farline_core::transfer::{Entry, EntryKind, Layout};
 use farline_core::units::{Error, ErrorCode, Fault};
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -165,20 +166,22 @@ pub(super) async fn run(
     let held = sink
         .begin(known_as(from))?
         .unwrap_or_else(|| ResumeState::nothing(&layout, Some(LOCAL_DIGESTS)));
-    copy.stats.resumed_bytes += held.blocks.total();
+    copy.stats.hold(held.blocks.clone());
     copy.live.held.store(held.blocks.total(), Ordering::Relaxed);
     copy.live.expect(layout.payload(), layout.files());
     let sink: Arc<dyn Landing> = sink.into();
     let counted = Arc::clone(&sink);
     copy.live.count_files(move || counted.landed());
-    let work = LocalMove::new(layout, source, sink, held);
+    let work = LocalMove::new(Arc::clone(&layout), source, sink, held);
     copy.stats.threads = work.threads();
     let moved = copy.supervise(None, move |live| {
         let (tally, pace, cancel) = (&live.tally, live.pace.as_deref(), &live.cancel);
         work.run(&LocalState { tally, pace, cancel })
     });
     let landed = moved.await.map_err(|error| kept_of(error, to, &name, contents))?;
+    let named = copy.stats.failures.len();
     copy.take_landed(landed);
+    copy.stats.settle_held(&layout, named, &BTreeSet::new());
     copy.end_transfer();
     Ok(())
 }

@@ -26,6 +26,7 @@ mod from_stock;
 mod glob;
 mod greet;
 mod gss_stream;
+mod held_before;
 mod interrupted;
 mod itself;
 mod keep_replaced;

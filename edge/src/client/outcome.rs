@@ -10,7 +10,7 @@ use crate::sys::tcp::TcpInfo;
 use farline_core::congestion::ControlName;
 use farline_core::plan::Reason;
 use farline_core::transfer::{Diagnosis, Limit, Party, StoreMedium, TransferParams, Waits};
-use farline_core::units::{Bytes, Error, Rate, Setting, Span, in_short};
+use farline_core::units::{ByteRanges, Bytes, Error, Rate, Setting, Span, in_short};
 use serde::Serialize;
 
 /// What is payload of a held rate, which counts an Ethernet's wire, in packets of 1,200 bytes.
@@ -56,7 +56,7 @@ pub struct Outcome {
     pub attempts: u64,
     /// Time between them, and in those that came to nothing, in seconds.
     pub waited_seconds: f64,
-    /// Bytes that the destination held from an earlier attempt, which were not sent again.
+    /// What of `bytes` the destination held from an earlier attempt: it was not sent again.
     pub resumed_bytes: u64,
     /// Data channels.
     pub streams: usize,
@@ -271,7 +271,15 @@ pub(super) struct CopyStats {
     pub(super) waited: Span,
     /// Part of it that was for the other end.
     pub(super) waited_there: Span,
+    /// What was held of trees, of what has landed of them.
     pub(super) resumed_bytes: u64,
+    /// What is held of the tree that moves, in its space of bytes.
+    pub(super) held: ByteRanges,
+    /// Where in the space of the tree that is over lies what did not land.
+    pub(super) unlanded: ByteRanges,
+    /// What was held of files that landed one by one: they stay landed, whatever becomes of the
+    /// attempt.
+    pub(super) landed_held: u64,
     /// Files that landed in an earlier run, each counted by the first attempt that came to it.
     pub(super) landed_before: u64,
     pub(super) verified: bool,
@@ -351,6 +359,7 @@ impl CopyStats {
     pub(super) fn restore(&mut self, before: Checkpoint) -> Vec<Vec<u8>> {
         (self.bytes, self.files) = (before.bytes, before.files);
         (self.resumed_bytes, self.not_kept) = (before.resumed_bytes, before.not_kept);
+        (self.held, self.unlanded) = (ByteRanges::new(), ByteRanges::new());
         self.failures.truncate(before.failures);
         self.planned.truncate(before.planned);
         self.skipped.split_off(before.skipped.min(self.skipped.len()))
@@ -416,7 +425,9 @@ impl CopyStats {
         std::mem::take(&mut self.yielded).into_iter().for_each(|said| self.note(said));
         self.not_kept.in_words().into_iter().for_each(|said| self.note(said));
         self.not_set.in_words().into_iter().for_each(|said| self.note(said));
-        let moved = Bytes(self.bytes.saturating_sub(self.resumed_bytes));
+        // Of files that failed and are not named nobody says what was held.
+        let resumed_bytes = self.resumed().min(self.bytes);
+        let moved = Bytes(self.bytes - resumed_bytes);
         let retransmits =
             self.tcp.iter().map(|tcp| tcp.retransmits).sum::<u64>() + self.waits.retransmits;
         let waits = Waits {
@@ -494,7 +505,7 @@ impl CopyStats {
             passes: self.passes.max(1),
             attempts: self.attempts + 1,
             waited_seconds: self.waited.as_secs_f64(),
-            resumed_bytes: self.resumed_bytes,
+            resumed_bytes,
             streams: self.streams,
             data_path: self.data_path,
             encrypted: self.encrypted,

@@ -89,8 +89,8 @@ impl RemoteProgress {
     }
 
     /// What was said while one request ran.
-    pub(super) fn of(&self, id: u64) -> u64 {
-        self.by.get(&id).map_or(0, ByteRanges::total)
+    pub(super) fn of(&self, id: u64) -> ByteRanges {
+        self.by.get(&id).cloned().unwrap_or_default()
     }
 
     /// When the server last said anything.

@@ -28,15 +28,14 @@ pub(super) async fn with_retries(
     let has_pipe = matches!(media, (StoreMedium::Pipe, _) | (_, StoreMedium::Pipe));
     let rng = Rng::new(u64::from_ne_bytes(seed));
     let mut backoff = RetryBackoff::new(copy.options.retry_for, rng);
-    let (mut resumed, mut moved) = (None, false);
+    let (mut first, mut moved) = (None, false);
     loop {
         let before = copy.stats.checkpoint();
         let (began, moving) = (Instant::now(), copy.stats.moving);
         let error = match attempt(copy).await {
             Ok(()) => {
-                if let Some(resumed) = resumed {
-                    // What an earlier attempt of this copy moved was not there before it.
-                    copy.stats.resumed_bytes = resumed;
+                if let Some(first) = &first {
+                    copy.stats.count_held_at(first);
                 }
                 return Ok(());
             }
@@ -62,7 +61,7 @@ pub(super) async fn with_retries(
         copy.has_arrived |= copy.live.has_arrived_whole();
         moved |= arrived > BLOCK_LEN as u64;
         if arrived > 0 {
-            resumed = resumed.or(Some(copy.stats.resumed_bytes));
+            first.get_or_insert_with(|| copy.stats.held_before());
         }
         copy.try_again(before);
         let is_there =

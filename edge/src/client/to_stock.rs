@@ -286,7 +286,6 @@ impl FileEnd for ToServer<'_> {
     }
 
     fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
-        copy.stats.resumed_bytes += held.total();
         let gone = copy.stats.bytes - self.begun;
         copy.live.expect(self.layout.payload() - gone, self.layout.files());
         copy.live.held.store(held.total(), Ordering::Relaxed);

@@ -53,7 +53,7 @@ pub(super) async fn execute(
     mut session: CopySession,
     end: &mut impl TreeEnd,
 ) -> Result<CopySummary, Error> {
-    let mut requests = Vec::new();
+    let (mut requests, mut marked) = (Vec::new(), ByteRanges::new());
     while let Some(output) = session.poll() {
         let event = match output {
             Output::Request { request, is_optional: true } => {
@@ -67,8 +67,8 @@ pub(super) async fn execute(
             Output::Await(id) => {
                 let id = requests[id.0];
                 let result = copy.until_done(control, &[id]).await;
-                let marked = lock(&control.heard()).of(id);
-                Event::Answered { result, marked, held: end.held() }
+                marked = lock(&control.heard()).of(id);
+                Event::Answered { result, marked: marked.total(), held: end.held() }
             }
             Output::Open { may_grow } => Event::Opened(end.open(copy, control, may_grow).await),
             Output::Move(part) => {
@@ -85,15 +85,14 @@ pub(super) async fn execute(
                 copy.end_transfer();
                 continue;
             }
-            Output::End(result) => {
-                if result.is_err() {
-                    let resumed = &mut copy.stats.resumed_bytes;
-                    *resumed = (*resumed).max(session.resumed());
-                }
-                return result;
-            }
+            Output::End(result) => return result,
         };
+        let resumed = session.resumed();
         session.handle(copy.now(), event);
+        // The reply to the list was the last word.
+        if session.resumed() != resumed {
+            copy.stats.hold(std::mem::take(&mut marked));
+        }
     }
     Err(Error::new(Fault::Bug, ErrorCode::NoChannel, "a copy waits for nothing"))
 }

@@ -66,7 +66,8 @@ pub(super) async fn landed(
         Err(error) => return Err(error),
     };
     for &index in &landed {
-        copy.land_one(at(&entries[index]).as_bytes(), &entries[index]);
+        // What was held of the tree is known of the attempt that brought it.
+        copy.land_one(at(&entries[index]).as_bytes(), &entries[index], 0);
     }
     if !landed.is_empty() {
         copy.stats.compared += landed.len() as u64;

@@ -37,6 +37,7 @@ use farline_core::gridftp::client::Request;
 use farline_core::transfer::{Block, Entry, EntryKind, Layout, TransferParams};
 use farline_core::units::{ByteRanges, Bytes, Error, ErrorCode, Fault, Span};
 use opening::{Opened, Sources, open};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -285,9 +286,11 @@ async fn to_farline(
     };
     let summary = execute(copy, control, session, &mut upload).await?;
     copy.stats.not_kept += counting.done().await?;
+    let named = copy.stats.failures.len();
     upload.count(copy, &summary);
     let unnamed = copy.take_unlanded(control, upload.layout.entries());
     copy.discount(unnamed);
+    copy.stats.settle_held(&upload.layout, named, &BTreeSet::new());
     copy.conclude(control, summary);
     copy.end_transfer();
     Ok(())
@@ -346,7 +349,6 @@ impl Upload<'_> {
     /// Takes over what was sent, and names what could not be read.
     fn count(&self, copy: &mut Copy<'_>, summary: &CopySummary) {
         copy.note_yielded(&self.resources.channels);
-        copy.stats.resumed_bytes = copy.stats.resumed_bytes.max(summary.resumed);
         copy.stats.bad_blocks += summary.bad_blocks;
         copy.stats.bad_headers += summary.bad_headers;
         let Upload { layout, audit, .. } = self;
