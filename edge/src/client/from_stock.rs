@@ -13,13 +13,14 @@ use super::existing::{omitted_here, without};
 use super::landed_before::{LandedBefore, landed_here};
 use super::listing::{entry, list_tree};
 use super::location::{Location, Remote, trim};
+use super::one_name::LandedFiles;
 use super::options::Verify;
 use super::receiving::{listen, receive_layout, tell_buffer};
 use super::resources::TransferResources;
 use super::selection::DRY_RUN;
 use super::stream_mode;
 use crate::mover::{BLOCK_LEN, Integrity};
-use crate::stores::{Landed, Landing, ResumeState, TreeReceipt, join, stat};
+use crate::stores::{Landed, Landing, ResumeState, TreeReceipt, join, name_of_another, stat};
 use farline_core::copy::{FileRules, nameable, parallelism, source_of};
 use farline_core::gridftp::client::{Request, Transfer, TransferKind};
 use farline_core::gridftp::{ListingKind, Mode, Pathname};
@@ -130,9 +131,16 @@ pub(super) async fn run(
         choice,
         resources,
         receipt,
+        named: LandedFiles::default(),
         file: 0,
         running: None,
     };
+    let has_landed = |(index, item): &(usize, &Entry)| {
+        before.contains_key(index) || copy.is_landed(&end.path(*index), item)
+    };
+    let landed = layout.entries().iter().enumerate().filter(has_landed);
+    let landed: Vec<usize> = landed.map(|(index, _)| index).collect();
+    landed.into_iter().for_each(|index| end.note_landed(index));
     execute(copy, rules, layout.entries(), &before, &mut end).await?;
     copy.stats.tcp.extend(end.resources.into_iter().flat_map(|resources| resources.tcp));
     // What landed need not come again while something has not.
@@ -177,6 +185,8 @@ struct FromServer<'a> {
     /// Channels that are kept from file to file; none after a file that failed.
     resources: Option<TransferResources>,
     receipt: Option<TreeReceipt>,
+    /// What has its name here, in this attempt or before it.
+    named: LandedFiles,
     file: usize,
     running: Option<Running>,
 }
@@ -203,6 +213,26 @@ impl FromServer<'_> {
     fn running(&self) -> Result<Running, Error> {
         let none = || Error::new(Fault::Bug, ErrorCode::NoChannel, "no file was begun");
         self.running.clone().ok_or_else(none)
+    }
+
+    /// Remembers that the entry `index` has its name here.
+    fn note_landed(&mut self, index: usize) {
+        if let Some((root, start)) = self.place.at() {
+            let at = join(start, &self.layout.entries()[index].path);
+            self.named.note(root, &at, index);
+        }
+    }
+
+    /// Names the entry `index` as failed where its name here is that of another that has landed;
+    /// whether it is.
+    fn refuse_same_name(&self, copy: &mut Copy<'_>, index: usize) -> bool {
+        let Some((root, start)) = self.place.at() else { return false };
+        let entries = self.layout.entries();
+        let place = |index: usize| join(start, &entries[index].path);
+        let Some(owner) = self.named.owner(root, index, place) else { return false };
+        let error = name_of_another(&entries[owner].path);
+        copy.stats.failures.push((entries[index].path.clone(), error));
+        true
     }
 
     /// The same over one connection, whose close is the end.
@@ -323,8 +353,16 @@ impl FileEnd for FromServer<'_> {
     async fn land(&mut self, copy: &mut Copy<'_>) -> Result<bool, Error> {
         let Running { sink, .. } = self.running()?;
         self.running = None;
+        if self.refuse_same_name(copy, self.file) {
+            sink.refuse();
+            return Ok(false);
+        }
         let landed = copy.supervise(None, move |_| Ok(sink.land(None))).await?;
-        Ok(self.landed(copy, self.file, landed))
+        let has_landed = self.landed(copy, self.file, landed);
+        if has_landed {
+            self.note_landed(self.file);
+        }
+        Ok(has_landed)
     }
 
     async fn remember(&mut self, index: usize, is_compared: bool) -> Result<(), Error> {
@@ -336,9 +374,13 @@ impl FileEnd for FromServer<'_> {
     }
 
     fn link(&mut self, copy: &mut Copy<'_>, index: usize) -> Result<(), Error> {
+        if self.refuse_same_name(copy, index) {
+            return Ok(());
+        }
         let (one, place) = self.alone(index);
         let landed = place.sink(&one, copy.options)?.land(None);
         if self.landed(copy, index, landed) {
+            self.note_landed(index);
             copy.land_one(&self.path(index), &self.layout.entries()[index], 0);
         }
         Ok(())

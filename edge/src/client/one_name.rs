@@ -2,13 +2,15 @@
 //! through a link, where something has that name: one of them keeps it, and the others are refused.
 //!
 //! Of names that nothing has yet the destination finds that when files land
-//! (`stores/landing/one_name.rs`), and the first takes the name. What is there from then on is that
-//! one's: it stays, or is replaced by the same one.
+//! (`stores/landing/one_name.rs`), and the first takes the name; of files that land here one by
+//! one, which have nothing in common there, [`LandedFiles`] does. What is there from then on is
+//! that one's: it stays, or is replaced by the same one.
 
+use crate::stores::{Root, stat_entry};
 use farline_core::gridftp::{ListingEntry, ListingKind};
 use farline_core::transfer::{Entry, EntryKind};
 use rustix::fs::Stat;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Which file something is: its device and inode number, its length and its time. File systems are
 /// known that give two files one number.
@@ -60,10 +62,48 @@ impl FoundFiles {
     }
 }
 
+/// Files of one tree that landed on this host one by one: the number of the entry of each, by its
+/// device and inode number.
+#[derive(Debug, Default)]
+pub(super) struct LandedFiles(HashMap<(u64, u64), usize>);
+
+impl LandedFiles {
+    /// Notes that the entry `index` has landed at the path `at` of `root`.
+    pub(super) fn note(&mut self, root: &Root, at: &[u8], index: usize) {
+        if let Some((device, inode, ..)) = alone_at(root, at) {
+            self.0.insert((device, inode), index);
+        }
+    }
+
+    /// Whose name is also that of the entry `index`, which is to land: of another entry that has
+    /// landed and has its name yet. `place` says where each lands in `root`.
+    pub(super) fn owner(
+        &self,
+        root: &Root,
+        index: usize,
+        place: impl Fn(usize) -> Vec<u8>,
+    ) -> Option<usize> {
+        let there = alone_at(root, &place(index))?;
+        let (device, inode, ..) = there;
+        let owner = self.0.get(&(device, inode)).copied().filter(|&owner| owner != index)?;
+        (alone_at(root, &place(owner)) == Some(there)).then_some(owner)
+    }
+}
+
+/// Which file is at the path `at` of `root`, where it has that name alone.
+fn alone_at(root: &Root, at: &[u8]) -> Option<FileIdentity> {
+    let (there, stat) = stat_entry(root, at, b"").ok()?;
+    // What has two names is there by both.
+    let is_alone = there.kind != EntryKind::Directory && stat.st_nlink == 1;
+    is_alone.then_some((stat.st_dev, stat.st_ino, there.len(), there.modified_ns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::client::test_entries::entry;
+    use std::fs;
+    use std::os::unix::fs::symlink;
 
     fn file(len: u64) -> Entry {
         Entry { modified_ns: 7, ..entry("f", EntryKind::File { len }) }
@@ -110,5 +150,29 @@ mod tests {
         found.note_there(0, (&file(5), &said("1-a", Some(1))));
         found.note_there(1, (&file(6), &said("1-a", Some(1))));
         assert_eq!(found.without_names(&BTreeSet::new()), BTreeMap::new(), "of two lengths");
+    }
+
+    #[test]
+    fn of_files_that_land_one_by_one_the_first_has_the_name() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| dir.path().join(path);
+        // As a file system has it to which `Name` and `name` are one.
+        fs::create_dir(at("Name")).expect("a folder");
+        symlink("Name", at("name")).expect("linked");
+        let paths = ["Name/new", "name/new", "Name/old", "name/old", "name/none"];
+        let place = |index: usize| paths[index].as_bytes().to_vec();
+        for path in ["Name/new", "Name/old"] {
+            fs::write(at(path), path).expect("written");
+        }
+        let root = Root::open(dir.path()).expect("a folder");
+        let mut landed = LandedFiles::default();
+        landed.note(&root, b"Name/new", 0);
+        assert_eq!(landed.owner(&root, 1, place), Some(0));
+        // It replaces itself, what no entry brought, or nothing.
+        for index in [0, 2, 3, 4] {
+            assert_eq!(landed.owner(&root, index, place), None, "{}", paths[index]);
+        }
+        fs::hard_link(at("Name/new"), at("Name/more")).expect("linked");
+        assert_eq!(landed.owner(&root, 1, place), None, "of two names each is its own");
     }
 }

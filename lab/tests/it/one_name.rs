@@ -1,12 +1,14 @@
 //! Two files whose names are one at the destination: the first keeps it, the second is named, and
 //! nothing is lost, however often they are copied.
 
-use farline_lab::files::{folder, text};
-use farline_lab::{farline, node};
+use farline_lab::files::{folder, hidden, text};
+use farline_lab::plain_ftp::vsftpd;
+use farline_lab::{farline, farline_binary, globus_server, node};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 fn plant(top: &Path, paths: &[&str]) {
     for path in paths {
@@ -18,7 +20,11 @@ fn plant(top: &Path, paths: &[&str]) {
 
 /// The result of a copy, and its exit code.
 fn copied(args: &[&str]) -> (Value, i32) {
-    let output = farline().arg("--json").args(args).output().expect("runs");
+    ended(farline().arg("--json").args(args))
+}
+
+fn ended(command: &mut Command) -> (Value, i32) {
+    let output = command.output().expect("runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let result = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
     (result, output.status.code().expect("an exit code"))
@@ -127,6 +133,62 @@ fn what_is_one_name_there_lands_once() {
             let (changed, exit) = copied(&args);
             assert_eq!((exit, changed["failures"][0]["path"].as_str()), (2, Some("name/file")));
             assert_eq!(read("Name/file"), "something else", "{way}: {changed}");
+        }
+    }
+}
+
+/// The result, and the exit code, of a copy for which `there/Name` and `there/name` are one folder:
+/// it is mounted at both, in a namespace of the copy's own.
+fn copied_to_one_name(there: &Path, args: &[&str]) -> (Value, i32) {
+    let mut command = farline_lab::command("unshare");
+    let script = "mount --bind \"$0/Name\" \"$0/name\" && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", script]).arg(there).arg(farline_binary());
+    let state = there.with_extension("state");
+    ended(command.env("XDG_STATE_HOME", state).arg("--json").args(args))
+}
+
+#[test]
+fn of_a_stock_server_too_what_is_one_name_here_lands_once() {
+    if !rustix::process::geteuid().is_root() {
+        return farline_lab::skip("a mount of its own needs root");
+    }
+    let dir = folder();
+    let source = dir.path().join("src");
+    plant(&source, &["Name/file", "name/file", "name/more"]);
+    let (_globus, globus) = globus_server();
+    let (_plain, plain) = vsftpd(&source);
+    for (server, url) in [("globus", format!("{globus}{}", text(&source))), ("vsftpd", plain)] {
+        let there = dir.path().join(server);
+        for name in ["Name", "name"] {
+            fs::create_dir_all(there.join(name)).expect("a folder");
+        }
+        let (contents, to) = (format!("{url}/"), text(&there));
+        let copies: [&[&str]; 3] = [
+            &["cp", "-r", &contents[..], to],
+            &["cp", "-r", &contents[..], to],
+            &["sync", &url[..], to],
+        ];
+        let (mut failed, mut inode) = (None, None);
+        for args in copies {
+            let (result, exit) = copied_to_one_name(&there, args);
+            let says = format!("{server}, {args:?}: {result}");
+            let failures = result["failures"].as_array().expect("a list");
+            assert_eq!((failures.len(), exit), (1, 2), "{says}");
+            let error = &failures[0]["error"];
+            assert_eq!(error["code"], "path-exists", "{says}");
+            assert!(error["message"].to_string().contains("at the destination its name"), "{says}");
+            // The server lists in an order of its own: the first that came stays.
+            let path = failures[0]["path"].as_str().expect("text").to_owned();
+            let first = if path == "name/file" { "Name/file" } else { "name/file" };
+            let file = there.join("Name/file");
+            let landed = fs::read_to_string(&file).expect("landed");
+            assert_eq!(landed, format!("content of {first}"), "{says}");
+            let more = fs::read_to_string(there.join("Name/more")).expect("landed");
+            assert_eq!(more, "content of name/more", "{says}");
+            assert_eq!(*failed.get_or_insert_with(|| path.clone()), path, "{says}");
+            let now = fs::metadata(&file).expect("there").ino();
+            assert_eq!(*inode.get_or_insert(now), now, "{says}");
+            assert!(hidden(&there.join("Name")).is_empty(), "{says}");
         }
     }
 }
