@@ -338,11 +338,11 @@ impl TreeEnd for Download<'_> {
             (copy.options, false),
         )?;
         let top = self.from.name_within();
-        let mut left = match copy.options.attributes.is_empty() {
+        let left = match copy.options.attributes.is_empty() {
             true => BTreeSet::new(),
             false => attributes::left_alone(copy, &place, top, &entries),
         };
-        let known_there = take_from_names_that_come(&mut entries, &mut left);
+        let known_there = take_from_names_that_come(&mut entries, &left);
         let longest_block = self.agreement.longest_block;
         let mut layout = Layout::within(entries, longest_block);
         let entries = layout.entries();
