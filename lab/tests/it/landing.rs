@@ -132,3 +132,47 @@ fn a_copy_within_this_host_goes_on_after_a_kill() {
     assert_left_alone(&before, &to, &result);
     assert_eq!(result["files"].as_u64(), Some(FILES));
 }
+
+/// Bytes of the journal of a copy to `root` or to a folder there.
+fn journal(root: &Path, to: &Path) -> u64 {
+    let folders = [root, to].into_iter().filter(|folder| folder.is_dir());
+    let files =
+        folders.flat_map(|folder| hidden(folder).into_iter().map(move |name| folder.join(name)));
+    let journals = files.filter(|file| text(file).ends_with(".journal.farline"));
+    journals.filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).max().unwrap_or(0)
+}
+
+#[test]
+fn what_was_held_of_a_file_that_fails_has_not_moved() {
+    for way in ["up", "down", "here"] {
+        let dir = folder();
+        let (root, there) = (dir.path().join("root"), dir.path().join("t"));
+        for folder in [&root, &there] {
+            std::fs::create_dir(folder).expect("a folder");
+        }
+        plant_file(&there.join("big"), 120, 1);
+        plant_file(&there.join("tail"), 8, 2);
+        let (_node, url) = node(dir.path(), "write", &[]);
+        let (from, into) = match way {
+            "up" => (text(&there).to_owned(), format!("{url}/root/")),
+            "down" => (format!("{url}/t"), text(&root).to_owned()),
+            _ => (text(&there).to_owned(), text(&root).to_owned()),
+        };
+        let to = root.join("t");
+        let mut copy = begin(&from, &into, &[]);
+        // It begins with what is copied; what follows is what is durable of that.
+        wait_for("a journal", || journal(&root, &to) > 0);
+        let begun = journal(&root, &to);
+        wait_for("a durable part", || journal(&root, &to) > begun);
+        copy.end(Signal::KILL);
+        std::fs::create_dir(to.join("big")).expect("nothing of that name");
+        let output = farline().args(["--json", "cp", "-r", &from, &into]).output().expect("runs");
+        let result: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        let failures = result["failures"].as_array().expect("a list");
+        assert_eq!(failures.len(), 1, "{way}: {result}");
+        assert_eq!(failures[0]["path"], "big", "{way}: {result}");
+        let figures = ["bytes", "moved_bytes", "resumed_bytes"].map(|name| result[name].as_u64());
+        assert_eq!(figures, [Some(8 << 20), Some(8 << 20), Some(0)], "{way}: {result}");
+        assert!(same(&there.join("tail"), &to.join("tail")), "{way}");
+    }
+}
