@@ -80,12 +80,15 @@ impl Report {
     /// machine may be the reason. What then passes is named at the end all the same. Lints and the
     /// core's tests run next to them: tests of the edge wait half of their time.
     fn tests(&mut self, root: &Path, xtask: &Path) -> Result<()> {
+        // By its own name from here on: cargo would wait for the lints, which have the folder of
+        // builds for minutes.
+        let program = guest::program(&["--test", "it"], "it")?;
         let mut aside = None;
         let units = self.counts.of_amid(&mut edges_tests(&["--lib", "--bins"], &[], None), || {
             aside = Some(Aside::start(root, xtask)?);
             Ok(())
         });
-        let integrated = self.integration_tests();
+        let integrated = self.integration_tests(root, &program);
         let linted = aside.map_or(Ok(()), |aside| aside.end(&mut self.counts));
         let result = self.again(units.and(integrated));
         let mut documents = run::command(&["test", "--locked", "--workspace", "--no-fail-fast"]);
@@ -95,9 +98,11 @@ impl Report {
 
     /// Those of real sockets, links and peers: first those that need the machine's quiet, then
     /// those that half a dozen others would find late, and then all others.
-    fn integration_tests(&mut self) -> Result<()> {
-        let mut it = |filters: &[&str], threads| {
-            self.counts.of(&mut edges_tests(&["--test", "it"], filters, Some(threads)))
+    fn integration_tests(&mut self, root: &Path, program: &Path) -> Result<()> {
+        let mut it = |filters: &[&str], threads: usize| {
+            let mut command = run::program(program);
+            command.args(filters).arg(format!("--test-threads={threads}"));
+            self.counts.of(command.current_dir(root.join("lab")))
         };
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         let quiet = it(&[QUIET], 1);
