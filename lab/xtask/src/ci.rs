@@ -18,8 +18,18 @@ const RDMA_TEST: &str = "rdma::there_and_back::a_file_goes_there_and_back_and_de
 /// The module of the tests that need the machine's quiet.
 const QUIET: &str = "alone::";
 
-/// What the names of tests have in them that hold a rate, or a line, for a while.
-const RATES: [&str; 2] = ["line", "limit"];
+/// The modules of tests that hold a rate, or a line, for a while; by a word alone others would be
+/// caught, `farline` having `line` in it.
+const RATES: [&str; 8] = [
+    "limit::",
+    "line::",
+    "line_ethernet::",
+    "line_faults::",
+    "line_flood::",
+    "line_own::",
+    "line_reports::",
+    "line_truth::",
+];
 
 /// What has happened so far.
 struct Report {
@@ -184,4 +194,25 @@ pub(crate) fn law() -> Result<()> {
         bail!("the house rules are broken");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_rates_has_each_module_of_line_tests() {
+        let main = include_str!("../../tests/it/main.rs");
+        let named = |line: &'static str| line.strip_prefix("mod ")?.strip_suffix(';');
+        let there: Vec<&str> = main.lines().filter_map(named).collect();
+        let listed: Vec<&str> = RATES.iter().filter_map(|name| name.strip_suffix("::")).collect();
+        assert_eq!(listed.len(), RATES.len(), "a module, and what is in it alone");
+        for module in &listed {
+            assert!(there.contains(module), "there is no {module}");
+        }
+        let holds = |module: &str| module == "line" || module.starts_with("line_");
+        for module in there.into_iter().filter(|module| holds(module)) {
+            assert!(listed.contains(&module), "{module} is not on the list");
+        }
+    }
 }
