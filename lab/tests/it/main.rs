@@ -68,6 +68,8 @@ mod partials;
 mod pipes;
 mod plain_ftp;
 mod plain_servers;
+mod profile_broken;
+mod profile_model;
 mod profile_node;
 mod quic;
 mod quic_strangers;

@@ -18,6 +18,10 @@ const RDMA_TEST: &str = "rdma::there_and_back::a_file_goes_there_and_back_and_de
 /// The module of the tests that need the machine's quiet.
 const QUIET: &str = "alone::";
 
+/// The modules of integration tests that know no clock: models, pages, and readers of bytes. They
+/// run next to the others, in the time that those leave the processors idle.
+pub(crate) const CLOCKLESS: [&str; 4] = ["corpus::", "profile_model::", "snapshots::", "tuner::"];
+
 /// The modules of tests that hold a rate, or a line, for a while; by a word alone others would be
 /// caught, `farline` having `line` in it.
 const RATES: [&str; 8] = [
@@ -87,8 +91,9 @@ impl Report {
     }
 
     /// All tests; where a few fail they are tried once more by themselves, for what else runs on a
-    /// machine may be the reason. What then passes is named at the end all the same. Lints and the
-    /// core's tests run next to them: tests of the edge wait half of their time.
+    /// machine may be the reason. What then passes is named at the end all the same. Lints, the
+    /// core's tests and those without a clock run next to them: tests of the edge wait half of
+    /// their time.
     fn tests(&mut self, root: &Path, xtask: &Path) -> Result<()> {
         // By its own name from here on: cargo would wait for the lints, which have the folder of
         // builds for minutes.
@@ -117,7 +122,8 @@ impl Report {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         let quiet = it(&[QUIET], 1);
         let of_rates = it(&[&RATES[..], &["--skip", QUIET]].concat(), processors * 3 / 2);
-        let skipped = RATES.iter().chain([&QUIET]).flat_map(|skipped| ["--skip", *skipped]);
+        let elsewhere = RATES.iter().chain(&CLOCKLESS).chain([&QUIET]);
+        let skipped = elsewhere.flat_map(|skipped| ["--skip", *skipped]);
         // They wait for links, time-outs and peers more than half of their time.
         let others = it(&skipped.collect::<Vec<_>>(), processors * 3);
         quiet.and(of_rates).and(others)

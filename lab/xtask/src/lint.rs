@@ -1,6 +1,6 @@
 //! What the compiler and its lints say of all code, and of what few features leave of it; by
-//! itself, or aside: next to the tests of the edge, with the house's rules and the core's tests, in
-//! the time that those leave the processors idle.
+//! itself, or aside: next to the tests of the edge, with the house's rules and the tests that
+//! know no clock, in the time that those leave the processors idle.
 
 use crate::counts::Counts;
 use crate::{ci, guest, run};
@@ -36,13 +36,18 @@ pub(crate) fn lint() -> Result<()> {
     })
 }
 
-/// Prints the same, what is against the house's rules, and the core's tests, which know no clock
-/// that could be late for them.
+/// Prints the same, what is against the house's rules, and the tests that know no clock that could
+/// be late for them: the core's, and of the integration tests some.
 pub(crate) fn aside(root: &Path) -> Result<()> {
     step("law", ci::law)?;
     step("core", || {
         let program = guest::program(&["--lib"], "farline_core")?;
         run::succeed(run::program(program).arg("--quiet").current_dir(root.join("core")))
+    })?;
+    step("models", || {
+        let program = guest::program(&["--test", "it"], "it")?;
+        let mut tests = run::program(program);
+        run::succeed(tests.arg("--quiet").args(ci::CLOCKLESS).current_dir(root.join("lab")))
     })?;
     lint()
 }
