@@ -76,18 +76,18 @@ const CLIENTS: &[Row] = &[
         "",
         "the same by each of `ftp://`, `sshftp://` and `gsiftp://`: `-p 1` to `-p 8`, `-fast`, `-rst`, `-stripe`, `-sbs`, `-off` and `-len` both ways; `-p`, `-fast`, `-rst` and `-stripe` third-party with a globus-gridftp-server, both ways",
         By(&[
-            "url_copy_schemes::files_go_by_ftp_as_each_option_says",
-            "url_copy_schemes::files_go_by_sshftp_as_each_option_says",
-            "url_copy_schemes::files_go_by_gsiftp_as_each_option_says",
+            "ahead::url_copy_schemes::files_go_by_ftp_as_each_option_says",
+            "ahead::url_copy_schemes::files_go_by_sshftp_as_each_option_says",
+            "ahead::url_copy_schemes::files_go_by_gsiftp_as_each_option_says",
         ]),
     ),
     Row(
         "",
         "the same by each of these: `-r`, `-cd`, `-cc`, `-pp`, and `-sync` of each level, both ways",
         By(&[
-            "url_copy_schemes::trees_go_by_ftp_as_each_option_says",
-            "url_copy_schemes::trees_go_by_sshftp_as_each_option_says",
-            "url_copy_schemes::trees_go_by_gsiftp_as_each_option_says",
+            "ahead::url_copy_schemes::trees_go_by_ftp_as_each_option_says",
+            "ahead::url_copy_schemes::trees_go_by_sshftp_as_each_option_says",
+            "ahead::url_copy_schemes::trees_go_by_gsiftp_as_each_option_says",
         ]),
     ),
     Row(
@@ -132,13 +132,13 @@ const CLIENTS: &[Row] = &[
         "`-rst`, third-party, by `ftp://` and `gsiftp://`: goes on when the node is killed in the middle and starts anew, as either end",
         By(&[
             "url_copy::rst_goes_on_after_a_node_was_killed_in_the_middle",
-            "url_copy_schemes::rst_goes_on_by_gsiftp_after_a_node_was_killed",
+            "ahead::url_copy_schemes::rst_goes_on_by_gsiftp_after_a_node_was_killed",
         ]),
     ),
     Row(
         "",
         "`-rst`, third-party from a node: what the receiving globus-gridftp-server said that it holds is not sent again; a node that receives says nothing of that, and is sent the file whole",
-        By(&["url_copy_schemes::rst_sends_no_second_time_what_a_server_said_it_holds"]),
+        By(&["ahead::url_copy_schemes::rst_sends_no_second_time_what_a_server_said_it_holds"]),
     ),
     Row(
         "",
@@ -402,7 +402,7 @@ const BEGIN_ANEW: &[Anew] = &[
         "the client",
         "a node keeps nothing of what a stock client was cut off in: it is not told which file that is, and whoever came next would complete another one's",
         &[
-            "url_copy_schemes::a_file_whose_client_was_killed_begins_anew",
+            "ahead::url_copy_schemes::a_file_whose_client_was_killed_begins_anew",
             "interop::what_curl_and_lftp_were_killed_in_sending_is_sent_anew",
             "plain_ftp::a_client_that_is_killed_replaces_nothing",
         ],
@@ -413,7 +413,7 @@ const BEGIN_ANEW: &[Anew] = &[
         "for the same reason a node names no ranges (111) that this client could go on from: the copy goes on by itself, and sends that file from its beginning",
         &[
             "url_copy::rst_goes_on_after_a_node_was_killed_in_the_middle",
-            "url_copy_schemes::rst_goes_on_by_gsiftp_after_a_node_was_killed",
+            "ahead::url_copy_schemes::rst_goes_on_by_gsiftp_after_a_node_was_killed",
         ],
     ),
     Anew(
@@ -426,7 +426,7 @@ const BEGIN_ANEW: &[Anew] = &[
         "`globus-url-copy`: a file on its way down",
         "the client",
         "what `-rst` goes on from it keeps in memory, with any server",
-        &["url_copy_schemes::a_file_whose_client_was_killed_begins_anew"],
+        &["ahead::url_copy_schemes::a_file_whose_client_was_killed_begins_anew"],
     ),
     Anew(
         "`gfal-copy`: a file, either way",
@@ -542,10 +542,11 @@ fn each_test_that_the_page_names_is_there() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
     let page = page();
     let in_code = page.split('`').skip(1).step_by(2);
-    let named: Vec<_> = in_code.filter_map(|word| word.split_once("::")).collect();
+    let named: Vec<_> = in_code.filter_map(|word| word.rsplit_once("::")).collect();
     assert!(named.len() > 50, "{named:?}");
     for (module, name) in named {
-        let text = std::fs::read_to_string(folder.join(format!("{module}.rs")));
+        let file = format!("{}.rs", module.replace("::", "/"));
+        let text = std::fs::read_to_string(folder.join(file));
         let is_there = text.is_ok_and(|text| text.contains(&format!("\n#[test]\nfn {name}()")));
         assert!(is_there, "there is no test {module}::{name}");
     }
