@@ -300,8 +300,8 @@ pub fn plant(root: &Path) {
     }
     // Nothing, one byte, odd; around a block; several blocks and a rest.
     for (i, len) in [0, 1, 4095, MIB - 1, MIB, MIB + 1, 5 * MIB + 123].into_iter().enumerate() {
-        let bytes: Vec<u8> =
-            (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect();
+        let mut bytes = vec![0; len];
+        rng.fill(&mut bytes);
         let folder = ["", "one", "one/two", "one/two/three"][i % 4];
         std::fs::write(root.join(folder).join(format!("file {i} %")), bytes).expect("written");
     }

@@ -3,6 +3,7 @@
 
 use farline_core::units::Span;
 use farline_lab::circuits::{BookedNetwork, NoNetwork};
+use farline_lab::files::random;
 use farline_lab::{Running, own_name};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -55,8 +56,7 @@ impl Pair {
         let (node, line) = Running::begun(serve.arg(&arrived));
         assert!(line.contains("2811"), "{line}");
         let file = folder.join("file");
-        let bytes: Vec<u8> = (0..10 * MEGABYTE).map(|at| (at % 251) as u8).collect();
-        std::fs::write(&file, bytes).expect("written");
+        std::fs::write(&file, random(1, 10 * MEGABYTE as usize)).expect("written");
         Some(Pair { net, _node: node, file, arrived })
     }
 
