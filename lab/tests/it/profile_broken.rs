@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Held by whoever measures here: the link of a measurement has one name in a test run. Those of
@@ -26,7 +26,12 @@ fn only_one() -> MutexGuard<'static, ()> {
 
 /// Profiles over an emulated path of 50 Mbit/s; `None` where this machine makes no link.
 pub(crate) fn measured(seconds: &str, document: &Path, more: &[&str]) -> Option<Command> {
-    drop(LinkUp::up("t-profile", &["custom", "--rtt", "1ms", "--rate", "1M"])?);
+    static MAKES_LINKS: OnceLock<bool> = OnceLock::new();
+    let path = ["custom", "--rtt", "1ms", "--rate", "1M"];
+    if !*MAKES_LINKS.get_or_init(|| LinkUp::up("t-profile", &path).is_some()) {
+        farline_lab::skip("this machine does not let us make a link to measure over");
+        return None;
+    }
     let mut command = farline();
     command.args([
         "--json",
