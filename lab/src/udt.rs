@@ -5,9 +5,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 /// Of Debian's libudt-dev.
@@ -46,13 +45,25 @@ fn build() -> Result<PathBuf, String> {
     Ok(binary)
 }
 
-/// Bytes of the stream that the peer knows, from byte `at` on.
+/// What 256 bytes from a multiple of 256 on are, by what their place adds to each of them.
+static ROWS: LazyLock<Vec<[u8; 256]>> = LazyLock::new(|| {
+    let row = |added: u64| std::array::from_fn(|index| (index as u64 * 131 + added) as u8);
+    (0..256).map(row).collect()
+});
+
+/// Bytes of the stream that the peer knows, from byte `at` on: of each the low byte of
+/// `131 at + 17 (at >> 8) + (at >> 20)`.
 pub fn pattern(at: u64, len: usize) -> Vec<u8> {
-    let byte = |at: u64| {
-        let part = at.wrapping_mul(131).wrapping_add((at >> 8).wrapping_mul(17));
-        part.wrapping_add(at >> 20) as u8
-    };
-    (at..at + len as u64).map(byte).collect()
+    let (mut at, end) = (at, at + len as u64);
+    let mut bytes = Vec::with_capacity(len);
+    while at < end {
+        let added = (at >> 8).wrapping_mul(17).wrapping_add(at >> 20) as u8;
+        let next = end.min((at | 255) + 1);
+        let (from, count) = ((at % 256) as usize, (next - at) as usize);
+        bytes.extend_from_slice(&ROWS[usize::from(added)][from..from + count]);
+        at = next;
+    }
+    bytes
 }
 
 /// What a relay does to datagrams: of so many each way one is lost, one goes twice, and one waits
@@ -159,6 +170,21 @@ fn carry(
         }
         if let Some(late) = kept.take() {
             send(&late, Some(source));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_what_its_formula_says_from_anywhere_on() {
+        let byte = |at: u64| (at * 131 + (at >> 8) * 17 + (at >> 20)) as u8;
+        let places = [(0, 1_000), (255, 2), (7, 0), ((1 << 20) - 3, 700), ((1 << 32) + 77, 513)];
+        for (at, len) in places {
+            let expected: Vec<u8> = (at..at + len).map(byte).collect();
+            assert_eq!(pattern(at, len as usize), expected, "{len} from {at} on");
         }
     }
 }
