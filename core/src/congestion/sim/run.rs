@@ -91,6 +91,12 @@ impl Simulation {
 
     /// Runs until `end`, or until `enough` says so after an acknowledgement.
     pub fn run(&mut self, end: Span, mut enough: impl FnMut(&Simulation) -> bool) {
+        self.run_on(end, &mut enough);
+    }
+
+    /// The same, built once and here: what each caller has of its own is built as that caller is,
+    /// of tests without optimisation.
+    fn run_on(&mut self, end: Span, enough: &mut dyn FnMut(&Simulation) -> bool) {
         let end = Time::ZERO + end;
         loop {
             for index in 0..self.flows.len() {
