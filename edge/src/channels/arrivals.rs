@@ -196,6 +196,7 @@ impl Arrivals {
                 };
                 match shaken {
                     Ok(Ok(handshake)) => Some(handshake),
+                    Ok(Err(error)) if self.is_given_up(from, &error) => return,
                     Ok(Err(error)) => {
                         return self.refuse(from, &format!("broke its handshake: {error}"));
                     }
@@ -212,6 +213,18 @@ impl Arrivals {
         if let Ok(stream) = made {
             self.deliver(Box::new(OrderedChannel::over(stream)));
         }
+    }
+
+    /// Whether it was the session's own client that closed a connection, before this had shown
+    /// anything wrong: one more than it needs ends so (K-7).
+    pub(crate) fn is_given_up(&self, from: Option<SocketAddr>, error: &io::Error) -> bool {
+        let is_closed = matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+        );
+        is_closed
+            && self.client.is_some()
+            && self.client == from.map(|from| from.ip().to_canonical())
     }
 
     async fn shake_hands(

@@ -160,7 +160,9 @@ async fn accept(
 }
 
 async fn greet(arrivals: Arc<Arrivals>, stream: TcpStream, from: SocketAddr, steps: Steps) {
-    if arrivals.greet(stream, Some(from), &steps).await.is_err() {
+    if let Err(error) = arrivals.greet(stream, Some(from), &steps).await
+        && !arrivals.is_given_up(Some(from), &error)
+    {
         arrivals.refuse(Some(from), NO_KEY);
     }
 }
