@@ -35,7 +35,7 @@ async fn copy(role: TrialCopy) -> Result<(), Error> {
         },
         // A measurement does as its cell says.
         stored_profiles: StoredProfiles::Ignore,
-        reach: ConnectOptions {
+        connect: ConnectOptions {
             trust: Trust {
                 fingerprint: role
                     .fingerprint

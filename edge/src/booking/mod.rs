@@ -384,7 +384,7 @@ impl CopyBooking {
     /// path to the node is not known of this one.
     pub fn fit(&mut self, options: &mut Options) {
         let limit = options.limit;
-        options.reach.address = self.peer.map(|(peer, _)| peer);
+        options.connect.address = self.peer.map(|(peer, _)| peer);
         options.stored_profiles = StoredProfiles::Ignore;
         if let Some(held) = &mut options.held {
             held.rate = self.rate();

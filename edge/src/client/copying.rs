@@ -76,7 +76,7 @@ impl Client {
             destination: Location::parse_among(destination.as_ref(), &self.stores)?,
             stores: self.stores.clone(),
             options: Options {
-                reach: self.connect.clone(),
+                connect: self.connect.clone(),
                 retry_for: RETRY_FOR,
                 ..Options::default()
             },

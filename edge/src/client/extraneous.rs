@@ -62,7 +62,7 @@ pub(super) async fn require(
     }
     let mut receiver = None;
     if let Location::Remote(to) = destination {
-        let (control, _) = Control::open(to, &copy.options.reach, Vec::new()).await?;
+        let (control, _) = Control::open(to, &copy.options.connect, Vec::new()).await?;
         if !control.features().tree {
             let message = format!(
                 "{Delete}: {}: only a Farline node deletes links without following them",
@@ -75,7 +75,7 @@ pub(super) async fn require(
     let [source] = sources else { return Ok(()) };
     let mut sender = match source {
         Location::Remote(from) => {
-            Some(Control::open(from, &copy.options.reach, Vec::new()).await?.0)
+            Some(Control::open(from, &copy.options.connect, Vec::new()).await?.0)
         }
         _ => None,
     };
@@ -294,7 +294,7 @@ impl Place {
 
     async fn at(copy: &Copy<'_>, remote: &Remote) -> Result<Place, Error> {
         let look = Request::Stat(Pathname::new(remote.path.clone()));
-        let (mut control, ids) = Control::open(remote, &copy.options.reach, vec![look]).await?;
+        let (mut control, ids) = Control::open(remote, &copy.options.connect, vec![look]).await?;
         match control.looked(ids[0]).await? {
             Some(_) => Ok(Place::There(Box::new(control), remote.path.clone())),
             None => Ok(Place::Nowhere),

@@ -22,7 +22,7 @@ pub struct Options {
     /// Copy folders with all that is in them.
     pub recursive: bool,
     /// How nodes are reached.
-    pub reach: ConnectOptions,
+    pub connect: ConnectOptions,
     /// Not faster than this, all channels together.
     pub limit: Option<Rate>,
     /// A booked rate that is held from the first round trip on, whatever is lost: only between this

@@ -86,7 +86,7 @@ pub struct NodeBench {
     /// There until the end.
     runtime: Option<Runtime>,
     remote: Remote,
-    reach: ConnectOptions,
+    connect: ConnectOptions,
     ceiling: Rate,
     controls: Controls,
     deadline: Option<Instant>,
@@ -106,13 +106,13 @@ impl NodeBench {
     ///
     /// # Errors
     /// When it cannot be reached, and [`Fault::Refused`] when it does not allow it.
-    pub fn open(remote: Remote, reach: ConnectOptions) -> Result<(NodeBench, Consent), Error> {
+    pub fn open(remote: Remote, connect: ConnectOptions) -> Result<(NodeBench, Consent), Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| {
             Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
         })?;
         let consent = runtime.block_on(async {
-            let (mut control, _) = open(&remote, &reach).await?;
+            let (mut control, _) = open(&remote, &connect).await?;
             // A few harmless questions, so that the kernel sees some round trips.
             for _ in 0..3 {
                 let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));
@@ -123,7 +123,7 @@ impl NodeBench {
         let bench = NodeBench {
             runtime: Some(runtime),
             remote,
-            reach,
+            connect,
             ceiling: consent.ceiling,
             controls: Controls::default(),
             deadline: None,
@@ -142,7 +142,7 @@ impl NodeBench {
         grid: &Grid,
         cell: &Cell,
     ) -> Result<Vec<(ProbeSent, ProbeReceived)>, Error> {
-        let (mut control, ahead) = open(&self.remote, &self.reach).await?;
+        let (mut control, ahead) = open(&self.remote, &self.connect).await?;
         let ceiling = allowed(&control)?;
         let request = Measure {
             streams: cell.streams,
@@ -313,7 +313,7 @@ impl Bench<Grid> for NodeBench {
         if let Some(staged) = job.cell.staged {
             let sink = NullSink {
                 remote: &self.remote,
-                reach: &self.reach,
+                connect: &self.connect,
                 ceiling: self.ceiling,
                 congestion: job.cell.control().map(|control| self.controls.name(control)),
             };

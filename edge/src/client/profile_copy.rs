@@ -16,7 +16,7 @@ use farline_core::units::{Error, ErrorCode, Fault, Rate};
 /// Where such a cell goes, and how fast it may.
 pub(super) struct NullSink<'a> {
     pub(super) remote: &'a Remote,
-    pub(super) reach: &'a ConnectOptions,
+    pub(super) connect: &'a ConnectOptions,
     /// What the node allows.
     pub(super) ceiling: Rate,
     /// The cell's control as this kernel has it; none where its channel has one of its own.
@@ -55,7 +55,7 @@ impl NullSink<'_> {
             // A measurement does as its cell says.
             stored_profiles: StoredProfiles::Ignore,
             fresh_start: true,
-            reach: ConnectOptions { no_encrypt: !driver.is_encrypted(), ..self.reach.clone() },
+            connect: ConnectOptions { no_encrypt: !driver.is_encrypted(), ..self.connect.clone() },
             verify: Verify::None,
             buffer: job.cell.window_bytes,
             trial: Trial { in_turns: staged.order == Order::Synchronous, ..Trial::default() },

@@ -55,7 +55,7 @@ enum DataProtection {
 /// # Errors
 /// When the server cannot.
 pub(super) async fn arrange(copy: &mut Copy<'_>, control: &mut Control) -> Result<(), Error> {
-    let is_private = control.tls().is_some() && !copy.options.reach.no_encrypt;
+    let is_private = control.tls().is_some() && !copy.options.connect.no_encrypt;
     if control.tls().is_some() {
         let level = if is_private { Protection::Private } else { Protection::Clear };
         for command in [Command::ProtectionBuffer(0), Command::Protection(level)] {
@@ -151,7 +151,7 @@ pub(super) async fn begin(
     let data = passive(copy, control).await?;
     let dialed = data.connect(copy, control).await?;
     let id = request(control);
-    let within = copy.options.reach.at_most(BEGIN_TIMEOUT);
+    let within = copy.options.connect.at_most(BEGIN_TIMEOUT);
     let showing = match dialed {
         Dialed::Grid(stream, grid) => {
             Err(tokio::task::spawn_blocking(move || grid.connect(stream, CONNECT_TIMEOUT)))

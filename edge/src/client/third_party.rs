@@ -99,7 +99,7 @@ async fn open<'a>(
     to: &'a Remote,
 ) -> Result<(Ends<'a>, bool), Error> {
     let options = copy.options;
-    let reach = &options.reach;
+    let reach = &options.connect;
     let mut began = Instant::now();
     let mut met = |remote: &Remote| {
         let opening = Span::from(began.elapsed());

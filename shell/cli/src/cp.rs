@@ -287,11 +287,11 @@ impl How {
         (*read, *write) = (self.trial_read, self.trial_write);
         (*stall, *sync) = (self.trial_stall, self.trial_sync);
         *in_turns = self.trial_in_turns;
-        options.reach = reach::with(self.ssh, self.tls_ca, self.tls_pin);
-        (options.reach.no_encrypt, options.reach.encrypt) = (self.no_encrypt, self.encrypt);
-        options.reach.remote_farline = self.remote_farline;
-        options.reach.timeout = self.timeout.map(Span::from_secs);
-        reach::ask_for_password(&mut options.reach, ends.iter().copied())?;
+        options.connect = reach::with(self.ssh, self.tls_ca, self.tls_pin);
+        (options.connect.no_encrypt, options.connect.encrypt) = (self.no_encrypt, self.encrypt);
+        options.connect.remote_farline = self.remote_farline;
+        options.connect.timeout = self.timeout.map(Span::from_secs);
+        reach::ask_for_password(&mut options.connect, ends.iter().copied())?;
         Ok(options)
     }
 }

@@ -81,7 +81,7 @@ impl Control {
             ahead.insert(0, Request::ToFarline(Box::new(choose)));
         }
         let (mut control, mut asked) =
-            Control::connect(remote, &options.reach, ahead, true, Some((options, size))).await?;
+            Control::connect(remote, &options.connect, ahead, true, Some((options, size))).await?;
         control.early_stack = early.map(|name| (name, asked.remove(0)));
         Ok((control, asked))
     }
@@ -93,7 +93,7 @@ impl Control {
         let driver = stack.channel();
         let can = driver.capabilities;
         let encrypts = remote.transport == ControlTransport::Ssh
-            || (remote.transport == ControlTransport::Tls && !options.reach.no_encrypt);
+            || (remote.transport == ControlTransport::Tls && !options.connect.no_encrypt);
         let fits = can.offered == Offered::WhenAsked
             && can.carries == Carries::OrderedBytes
             && remote.farline

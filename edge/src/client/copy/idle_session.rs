@@ -52,7 +52,7 @@ impl Copy<'_> {
     /// it, end with the copy and not when the node misses its client: such a session is ended in
     /// due form.
     pub(in crate::client) fn let_go(&mut self, control: Control) {
-        if self.options.held.is_some() || self.options.reach.address.is_some() {
+        if self.options.held.is_some() || self.options.connect.address.is_some() {
             self.finished.push(control);
         }
     }
