@@ -77,7 +77,7 @@ pub enum Reason {
         /// By what it was divided.
         scale: u32,
         /// Whether round trips were multiplied by that, too.
-        is_stretched: bool,
+        is_time_scaled: bool,
     },
     /// What a node says that the last transfer over the path saw.
     ToldByNode {
@@ -355,7 +355,7 @@ impl Display for Reason {
             Reason::ChannelProfiled(channel, date) => {
                 write!(f, "over {channel}, by the profile of {date}")
             }
-            Reason::Profiled { is_measured, times, date, scale, is_stretched } => {
+            Reason::Profiled { is_measured, times, date, scale, is_time_scaled } => {
                 f.write_str(if *is_measured { "measured " } else { "modelled " })?;
                 match times {
                     1 => f.write_str("once")?,
@@ -364,7 +364,7 @@ impl Display for Reason {
                 write!(f, " on {}", if date.is_empty() { "an unknown date" } else { date })?;
                 match scale {
                     1 => Ok(()),
-                    k if *is_stretched => write!(
+                    k if *is_time_scaled => write!(
                         f,
                         ", scaled {k}: on a path of a {k}th of the rate and {k} times the round \
                          trip"

@@ -77,9 +77,11 @@ pub fn diff(a: &Profile, b: &Profile, level: f64) -> Result<Difference, Error> {
     }
     let (full_a, full_b) = (a.at_full_rate(), b.at_full_rate());
     // What was stretched was divided by nothing.
-    let divided = |profile: &Profile| if profile.grid.stretched { 1 } else { profile.grid.scale };
-    let (a, b) =
-        (if a.grid.stretched { &full_a } else { a }, if b.grid.stretched { &full_b } else { b });
+    let divided = |profile: &Profile| if profile.grid.time_scaled { 1 } else { profile.grid.scale };
+    let (a, b) = (
+        if a.grid.time_scaled { &full_a } else { a },
+        if b.grid.time_scaled { &full_b } else { b },
+    );
     // Each as it is called at a rate to which both can be divided.
     let place: HashMap<String, usize> = b
         .cells
@@ -152,7 +154,7 @@ fn settings(a: &Profile, b: &Profile) -> Vec<String> {
     };
     compare("kind", format!("{:?}", a.kind), format!("{:?}", b.kind));
     let scale = |grid: &Grid| {
-        if grid.stretched { format!("{}, stretched", grid.scale) } else { grid.scale.to_string() }
+        if grid.time_scaled { format!("{}, stretched", grid.scale) } else { grid.scale.to_string() }
     };
     compare("scale", scale(&a.grid), scale(&b.grid));
     compare("Farline", a.farline.clone(), b.farline.clone());
@@ -273,8 +275,8 @@ mod tests {
         // is as large a part of them.
         let disturbance = Disturbance { at_ns: Span::from_secs(5), change: Change::Lose(1) };
         let full = Grid { disturbance: Some(disturbance), ..lossy() };
-        let stretched = Profile::modelled(full.clone().scaled(2).expect("1500 is stretched"));
-        let found = diff(&stretched, &Profile::modelled(full), 0.05).expect("the same cells");
+        let time_scaled = Profile::modelled(full.clone().scaled(2).expect("1500 is stretched"));
+        let found = diff(&time_scaled, &Profile::modelled(full), 0.05).expect("the same cells");
         assert_eq!((found.tested, found.only_in_one), (8, 0));
         assert_eq!(found.settings, ["scale: 2, stretched and 1"]);
         assert_eq!(found.cells[0].cell, "usn-1400 reno 1 stream loss 1e-4");

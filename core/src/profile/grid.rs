@@ -88,8 +88,8 @@ pub struct Grid {
     pub scale: u32,
     /// Whether packets could not be divided, so that time was multiplied: round trips, repetitions,
     /// and what happens in the middle.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stretched: bool,
+    #[serde(rename = "stretched", default, skip_serializing_if = "std::ops::Not::not")]
+    pub time_scaled: bool,
     /// What happens in the middle.
     pub disturbance: Option<Disturbance>,
     /// Staging and stores, where the mover is measured and not the path alone.
@@ -131,7 +131,7 @@ impl Grid {
             warm_up_s: 0.0,
             sample_s: 0.5,
             scale: 1,
-            stretched: false,
+            time_scaled: false,
             disturbance: None,
             copies: None,
             hypotheses: Vec::new(),

@@ -46,7 +46,7 @@ impl Profile {
         };
         let scaled = match self.grid.scale {
             1 => String::new(),
-            k if document.grid.stretched => format!(
+            k if document.grid.time_scaled => format!(
                 " Scaled {k} and stretched: on a path of 1/{k} of the rate and {k} times the round \
                  trip, so that windows in packets are those of the full rate, and everything took \
                  {k} times as long. All rates on this page are times {k}, and all times are a \
@@ -150,7 +150,7 @@ impl Profile {
         }
         match grid.scale {
             1 => section,
-            _ if grid.stretched => section.note(
+            _ if grid.time_scaled => section.note(
                 "What stretches exactly: controls that count round trips, which are Reno, BIC, \
                  HighSpeed, Scalable and Vegas, and whatever a window limits. What does not: \
                  CUBIC, H-TCP and BBR count seconds, and so do a host's least retransmission \

@@ -107,7 +107,7 @@ pub fn plan_from(
         times: seconds.len(),
         date: profile.date.clone(),
         scale: profile.grid.scale,
-        is_stretched: profile.grid.stretched,
+        is_time_scaled: profile.grid.time_scaled,
     };
     let alone = result.valid().next().and_then(|one| {
         let relative = off_alone(one, profile.grid.sample_s, seconds.first().copied()?)?;

@@ -43,10 +43,11 @@ impl Grid {
             return Err(Error::new(Fault::You, ErrorCode::ProfileScale, words)
                 .hint(format!("give a lower {} for less", Setting::Rate)));
         }
-        let stretched = k > self.largest_division();
-        let slower = if stretched { Transform::time_scaled(k) } else { Transform::rate_scaled(k) };
+        let time_scaled = k > self.largest_division();
+        let slower =
+            if time_scaled { Transform::time_scaled(k) } else { Transform::rate_scaled(k) };
         slower.grid(&mut self);
-        if stretched {
+        if time_scaled {
             slower.run(&mut self);
             let enough = if self.disturbance.is_some() { 1 } else { 2 };
             let Repetitions { least, most, .. } = &mut self.repetitions;
@@ -54,7 +55,7 @@ impl Grid {
             *least = (*least).min(*most);
         }
         self.scale *= k;
-        self.stretched = stretched;
+        self.time_scaled = time_scaled;
         Ok(self)
     }
 
@@ -96,9 +97,12 @@ impl Profile {
     pub fn at_full_rate(&self) -> Profile {
         let mut full = self.clone();
         let k = self.grid.scale;
-        let back =
-            if self.grid.stretched { Transform::time_scaled(k) } else { Transform::rate_scaled(k) }
-                .back();
+        let back = if self.grid.time_scaled {
+            Transform::time_scaled(k)
+        } else {
+            Transform::rate_scaled(k)
+        }
+        .back();
         back.grid(&mut full.grid);
         back.run(&mut full.grid);
         for result in &mut full.cells {
@@ -153,9 +157,11 @@ mod tests {
         let grid = preset("wanphy-window", Form::Quick).expect("a preset");
         assert_eq!(grid.largest_division(), 1);
         let slow = grid.clone().scaled(2).expect("stretched");
-        assert!(slow.stretched && slow.mtus == grid.mtus);
+        assert!(slow.time_scaled && slow.mtus == grid.mtus);
         let jumbo = preset("sc08-distance", Form::Quick).expect("a preset");
-        assert!(jumbo.clone().scaled(7).is_ok_and(|grid| !grid.stretched && grid.mtus == [1_285]));
+        assert!(
+            jumbo.clone().scaled(7).is_ok_and(|grid| !grid.time_scaled && grid.mtus == [1_285])
+        );
         for k in [0, 8] {
             assert_eq!(
                 jumbo.clone().scaled(k).expect_err("no scale").code,
@@ -169,7 +175,7 @@ mod tests {
         let grid = preset("wanphy-recovery", Form::Quick).expect("a preset");
         let slow = grid.clone().scaled(4).expect("1500 is stretched");
         assert!(
-            slow.stretched
+            slow.time_scaled
                 && slow.scale == 4
                 && slow.mtus == grid.mtus
                 && slow.windows_bytes == grid.windows_bytes
@@ -230,7 +236,7 @@ mod tests {
         let path = crate::profile::PathPoint::named("usn-8600", None).expect("a path");
         let grid = Grid { seconds: 5.0, ..Grid::new("custom", vec![path], vec![Algorithm::Reno]) };
         let slow = grid.clone().scaled(3).expect("1500 is stretched");
-        assert!(slow.stretched && slow.repetitions.least > 1);
+        assert!(slow.time_scaled && slow.repetitions.least > 1);
         let mean = |profile: Profile| profile.cells[0].summary().expect("it ran").mean;
         let (full, back) = (mean(run(&grid)), mean(run(&slow).at_full_rate()));
         assert!((back / full - 1.0).abs() < 0.1, "{full:e}, stretched {back:e}");

@@ -173,7 +173,11 @@ mod tests {
         assert!(grid.paths[0].rate_bps < Rate::from_bps(1_600_000_000));
         // Packets that cannot be divided: the path is stretched.
         let grid = tried("wanphy-window", 230e3).0.expect("stretched");
-        assert!(grid.stretched && grid.scale == 4 && grid.mtus.contains(&1_500), "{}", grid.scale);
+        assert!(
+            grid.time_scaled && grid.scale == 4 && grid.mtus.contains(&1_500),
+            "{}",
+            grid.scale
+        );
         // The last scale is tried twice, and then nothing is measured.
         let (found, seen, failed) = tried("wanphy-window", 50e3);
         let error = found.expect_err("too fast at any scale");
@@ -189,7 +193,7 @@ mod tests {
             "{hint}"
         );
         // Its easiest cell, MTU 65520, would be carried as it is.
-        assert!(tried("icpp08-ipoib", 300e3).0.is_ok_and(|grid| grid.stretched));
+        assert!(tried("icpp08-ipoib", 300e3).0.is_ok_and(|grid| grid.time_scaled));
         assert!(tried("icpp08-ipoib", 1e6).0.is_ok_and(|grid| grid.scale == 1));
     }
 

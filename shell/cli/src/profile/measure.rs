@@ -30,7 +30,7 @@ pub(super) fn scaled(grid: Grid, output: &Output) -> Result<Grid, Error> {
         }
     })?;
     if chosen.scale > 1 && !output.quiet() {
-        let how = if chosen.stretched {
+        let how = if chosen.time_scaled {
             "rates are divided by it, round trips multiplied"
         } else {
             "rates and packets are divided by it"

@@ -21,7 +21,7 @@ pub(super) fn table(profile: &Profile) -> String {
     };
     let scaled = match profile.grid.scale {
         1 => String::new(),
-        k if profile.grid.stretched => {
+        k if profile.grid.time_scaled => {
             format!(
                 ", scaled {k} and stretched: on paths of 1/{k} of the rate and {k} times the \
                  round trip, all rates times {k}, all times divided by {k}"
