@@ -45,7 +45,8 @@ pub enum PlanSource {
     /// A short measurement of rate, rtt and loss.
     Probe,
     /// What the node says that its last transfer saw.
-    Told,
+    #[serde(rename = "told")]
+    Reported,
     /// A stored profile.
     Profile,
 }

@@ -80,7 +80,7 @@ pub enum Reason {
         is_time_scaled: bool,
     },
     /// What a node says that the last transfer over the path saw.
-    ToldByNode {
+    ReportedByNode {
         /// Which node.
         server: String,
         /// The rate then.
@@ -309,7 +309,7 @@ impl Reason {
     /// Whether it says why something was chosen or changed, and not only what was measured.
     pub fn is_choice(&self) -> bool {
         match self {
-            Reason::FirstBlocks { .. } | Reason::ToldByNode { .. } => false,
+            Reason::FirstBlocks { .. } | Reason::ReportedByNode { .. } => false,
             Reason::Remote { is_measurement, .. } => !is_measurement,
             _ => true,
         }
@@ -387,7 +387,7 @@ impl Display for Reason {
                 };
                 write!(f, ", rtt {rtt}; `farline cp` {begins}, and goes on by what it sees")
             }
-            Reason::ToldByNode { server, rate, rtt, age } => write!(
+            Reason::ReportedByNode { server, rate, rtt, age } => write!(
                 f,
                 "{server} says that the last transfer over this path had {rate} over an rtt of \
                  {rtt}, {}",

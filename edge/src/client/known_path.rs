@@ -40,7 +40,7 @@ impl Copy<'_> {
                 // it, and it is half of it at most, as of what was seen here.
                 saved = Some((seen.saved, seen.age));
                 let SeenPath { rate, saved: SavedPath { rtt, .. }, age, .. } = seen;
-                self.live.changed(Reason::ToldByNode { server, rate, rtt, age });
+                self.live.changed(Reason::ReportedByNode { server, rate, rtt, age });
             }
         }
         // A pass begins with a fresh transfer, so that nothing was set before.

@@ -279,11 +279,11 @@ fn by_word(remote: &Remote, size: Bytes, rtt: Span, seen: SeenPath) -> Result<Pl
         host: None,
         mtu: Grid::USUAL_MTU,
         available: available().iter().filter_map(ControlName::algorithm).collect(),
-        source: PlanSource::Told,
+        source: PlanSource::Reported,
     };
     let mut found = plan(&input, size)?;
     let server = remote.server();
-    found.reasons.push(Reason::ToldByNode { server, rate, rtt: seen.saved.rtt, age });
+    found.reasons.push(Reason::ReportedByNode { server, rate, rtt: seen.saved.rtt, age });
     Ok(found)
 }
 
