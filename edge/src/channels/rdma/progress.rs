@@ -41,8 +41,8 @@ impl RdmaChannel {
         };
         let fed = completions.drain(..).try_for_each(|completion| self.feed(completion));
         self.completions = completions;
-        let acted = self.drain();
-        if let Err(error) = fed.and(taken).and(acted) {
+        let drained = self.drain();
+        if let Err(error) = fed.and(taken).and(drained) {
             if self.arrived.is_empty() {
                 return Err(error);
             }
@@ -136,17 +136,17 @@ impl RdmaChannel {
 
     fn drain(&mut self) -> io::Result<()> {
         let mut is_over = false;
-        let acted = self.act_until(&mut is_over);
+        let drained = self.drain_until(&mut is_over);
         if is_over {
             // Every slot of the transfer is the caller's again, whatever came behind its mark: no
             // key may open one until it is offered or sent anew.
             self.link.close_keys();
         }
-        acted
+        drained
     }
 
     /// Does what the machine says; notes when a transfer `is_over`.
-    fn act_until(&mut self, is_over: &mut bool) -> io::Result<()> {
+    fn drain_until(&mut self, is_over: &mut bool) -> io::Result<()> {
         while let Some(output) = self.endpoint.poll() {
             match output {
                 Output::Post { on, record } => self.link.post(on.0, &record.encode())?,
