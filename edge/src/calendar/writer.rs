@@ -368,7 +368,7 @@ impl Writer {
                 written(&document)
             }
             // All was as asked for already: the reply is what is there.
-            (BookOrder::Act { id, .. } | BookOrder::Change { id, .. }, None) => {
+            (BookOrder::Perform { id, .. } | BookOrder::Change { id, .. }, None) => {
                 let there = self.book.reservation(*id);
                 let document = |r: &Arc<_>| ReservationDocument::of(&self.topology, r);
                 written(&there.map(document))

@@ -83,7 +83,7 @@ pub enum BookOrder {
     /// Book.
     Reserve(BookingRequest),
     /// Commit, abort, provision, release or terminate.
-    Act {
+    Perform {
         /// Which.
         id: ReservationId,
         /// What to do.
@@ -224,7 +224,9 @@ impl Book {
         let now = self.now(now);
         match order {
             BookOrder::Reserve(request) => self.reserve(now, request),
-            BookOrder::Act { id, verb, version } => self.change_state(now, *id, *verb, *version),
+            BookOrder::Perform { id, verb, version } => {
+                self.change_state(now, *id, *verb, *version)
+            }
             BookOrder::Change { id, change, version, rights } => {
                 self.change(now, *id, change, *version, rights)
             }

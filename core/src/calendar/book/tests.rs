@@ -77,7 +77,7 @@ fn done(book: &mut Book, now: Time, order: &BookOrder) -> Result<Arc<Reservation
 }
 
 fn verb_order(id: ReservationId, verb: ReservationVerb) -> BookOrder {
-    BookOrder::Act { id, verb, version: None }
+    BookOrder::Perform { id, verb, version: None }
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
         .route("/v1/availability", post(availability))
         .route("/v1/reservations", get(list).post(reserve))
         .route("/v1/reservations/{id}", get(show).patch(change))
-        .route("/v1/reservations/{id}/{verb}", post(act))
+        .route("/v1/reservations/{id}/{verb}", post(perform))
         .route("/v1/closures", get(closures).post(close))
         .route("/v1/closures/{id}/reopen", post(reopen))
         .route("/v1/circuits", get(circuits::list))
@@ -392,7 +392,7 @@ pub(super) async fn change(
 }
 
 /// Commits, aborts, provisions, releases or terminates.
-#[utoipa::path(post, path = "/v1/reservations/{id}/{verb}",
+#[utoipa::path(post, path = "/v1/reservations/{id}/{verb}", operation_id = "act",
     params(("id" = String, Path),
         ("verb" = String, Path, description = "commit, abort, provision, release or terminate"),
         ("If-Match" = Option<String>, Header, description = "The version that is meant"),
@@ -402,7 +402,7 @@ pub(super) async fn change(
     (status = 403, body = RefusalDocument), (status = 404, body = RefusalDocument),
     (status = 409, body = RefusalDocument), (status = 412, body = RefusalDocument),
     (status = 422, body = RefusalDocument), (status = 503, body = RefusalDocument)))]
-pub(super) async fn act(
+pub(super) async fn perform(
     State(shared): Asked,
     caller: Caller,
     Path((id, verb)): Path<(String, String)>,
@@ -416,7 +416,7 @@ pub(super) async fn act(
     let id = changeable(&shared, &caller, &id).await?;
     let key = idempotency(&headers, &format!("{verb:?} {id}"), &[])?;
     let version = if_match(&headers)?;
-    order(&shared, &caller, BookOrder::Act { id, verb, version }, key, 200).await
+    order(&shared, &caller, BookOrder::Perform { id, verb, version }, key, 200).await
 }
 
 /// Every closure that stands.

@@ -14,7 +14,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
     ),
     paths(
         api::topology, api::links, api::availability, api::list, api::reserve, api::show,
-        api::change, api::act, api::closures, api::close, api::reopen, circuits::list,
+        api::change, api::perform, api::closures, api::close, api::reopen, circuits::list,
         circuits::report,
         events::stream, events::log, events::last
     ),

@@ -123,17 +123,17 @@ fn array(operations: u64) -> (u64, u64, u64) {
         let start = now + rng.below(TICKS - now);
         let end = start + 1 + rng.below(TICKS - start);
         let rate = 1 + rng.below(6);
-        let act = |id, verb| BookOrder::Act { id, verb, version: None };
+        let perform = |id, verb| BookOrder::Perform { id, verb, version: None };
         let (order, expected) = match (rng.below(10), some) {
             (0..=4, _) | (_, None) => {
                 let free = (0..2).any(|way| plain.free(way, start, end) >= rate);
                 let hold = rng.below(2) == 0;
                 (BookOrder::Reserve(request(rate, start, end, hold)), Some(free))
             }
-            (5, Some(id)) => (act(id, ReservationVerb::Commit), None),
-            (6, Some(id)) => (act(id, ReservationVerb::Abort), None),
-            (7, Some(id)) => (act(id, ReservationVerb::Terminate), None),
-            (8, Some(id)) => (act(id, ReservationVerb::Release), None),
+            (5, Some(id)) => (perform(id, ReservationVerb::Commit), None),
+            (6, Some(id)) => (perform(id, ReservationVerb::Abort), None),
+            (7, Some(id)) => (perform(id, ReservationVerb::Terminate), None),
+            (8, Some(id)) => (perform(id, ReservationVerb::Release), None),
             (_, Some(id)) => {
                 let change = ReservationChange {
                     rate: Some(Rate::from_bps(rate * GBIT)),
