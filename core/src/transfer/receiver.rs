@@ -104,7 +104,7 @@ pub struct Receiver {
     to_write: VecDeque<(SlotId, Block)>,
     writing: BTreeMap<SlotId, Block>,
     windows: Windows,
-    marks: Watermarks,
+    watermarks: Watermarks,
     /// Whether the writer is at work, between the marks.
     draining: bool,
     open: BTreeSet<ChannelId>,
@@ -147,11 +147,11 @@ impl Order {
 }
 
 impl Receiver {
-    /// Receives through `slots` buffers, which are written in runs between `marks`. Each open
+    /// Receives through `slots` buffers, which are written in runs between `watermarks`. Each open
     /// channel holds one slot, so there should be more slots than channels.
-    pub fn new(slots: usize, marks: Watermarks) -> Receiver {
+    pub fn new(slots: usize, watermarks: Watermarks) -> Receiver {
         Receiver {
-            marks,
+            watermarks,
             draining: false,
             free: (0..slots).rev().map(SlotId).collect(),
             slots,
@@ -219,13 +219,13 @@ impl Receiver {
     }
 
     /// Adds `count` slots, numbered after those that there are; they are written in runs between
-    /// `marks`.
-    pub fn grow(&mut self, count: usize, marks: Watermarks) {
+    /// `watermarks`.
+    pub fn grow(&mut self, count: usize, watermarks: Watermarks) {
         // Those that were used before are in the caches, so they go first.
         self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
         self.slots += count;
         self.deep += count / 2;
-        self.marks = marks;
+        self.watermarks = watermarks;
         if let Some(order) = &mut self.in_order {
             order.quota = (self.slots / order.channels).max(1);
         }
@@ -439,8 +439,9 @@ impl Receiver {
         // Without a free slot no channel could bring what is missing to the mark; after the end
         // none will.
         let must = self.free.is_empty() || self.all_ended();
-        self.draining =
-            must || filled >= self.marks.high || (self.draining && filled >= self.marks.low);
+        self.draining = must
+            || filled >= self.watermarks.high
+            || (self.draining && filled >= self.watermarks.low);
         let (slot, block) = if self.draining { self.to_write.pop_front()? } else { return None };
         self.writing.insert(slot, block);
         Some(ReceiverOutput::Write { slot, block })

@@ -111,11 +111,16 @@ pub struct Sender<Blocks> {
 
 impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
     /// Sends `blocks` in order through `slots` buffers over `channels` channels.
-    pub fn new(blocks: Blocks, slots: usize, marks: Watermarks, channels: usize) -> Sender<Blocks> {
+    pub fn new(
+        blocks: Blocks,
+        slots: usize,
+        watermarks: Watermarks,
+        channels: usize,
+    ) -> Sender<Blocks> {
         Sender {
             blocks,
             exhausted: false,
-            staging: Staging::new(marks),
+            staging: Staging::new(watermarks),
             free: (0..slots).rev().map(SlotId).collect(),
             slots,
             reading: BTreeMap::new(),
@@ -129,12 +134,12 @@ impl<Blocks: Iterator<Item = Block>> Sender<Blocks> {
         }
     }
 
-    /// Adds `count` slots, numbered after those that there are; reading goes on up to `marks`.
-    pub fn grow(&mut self, count: usize, marks: Watermarks) {
+    /// Adds `count` slots, numbered after those that there are; reading goes on up to `watermarks`.
+    pub fn grow(&mut self, count: usize, watermarks: Watermarks) {
         // Those that were used before are in the caches, so they go first.
         self.free.splice(0..0, (self.slots..self.slots + count).rev().map(SlotId));
         self.slots += count;
-        self.staging.move_marks(marks);
+        self.staging.move_watermarks(watermarks);
     }
 
     /// Lets the channels carry `count` more blocks at once, as far as they can.

@@ -49,7 +49,7 @@ impl Watermarks {
 /// Whether the disk should work now, by the number of slots filled or being filled.
 #[derive(Clone, Debug)]
 pub struct Staging {
-    marks: Watermarks,
+    watermarks: Watermarks,
     filled: usize,
     filling: bool,
     rests: u64,
@@ -57,14 +57,14 @@ pub struct Staging {
 
 impl Staging {
     /// An empty pool, to be filled.
-    pub fn new(marks: Watermarks) -> Staging {
-        Staging { marks: sensible(marks), filled: 0, filling: true, rests: 0 }
+    pub fn new(watermarks: Watermarks) -> Staging {
+        Staging { watermarks: sensible(watermarks), filled: 0, filling: true, rests: 0 }
     }
 
     /// The pool has become larger.
-    pub fn move_marks(&mut self, marks: Watermarks) {
-        self.marks = sensible(marks);
-        self.filling |= self.filled < self.marks.low;
+    pub fn move_watermarks(&mut self, watermarks: Watermarks) {
+        self.watermarks = sensible(watermarks);
+        self.filling |= self.filled < self.watermarks.low;
     }
 
     /// How often filling has rested because the high mark was reached.
@@ -79,13 +79,13 @@ impl Staging {
 
     /// Whether what is filled may be emptied now.
     pub fn may_drain(&self) -> bool {
-        !(self.marks.turns && self.filling)
+        !(self.watermarks.turns && self.filling)
     }
 
     /// One more slot is filled or being filled.
     pub fn fill(&mut self) {
         self.filled += 1;
-        if self.filled >= self.marks.high {
+        if self.filled >= self.watermarks.high {
             self.rests += u64::from(self.filling);
             self.filling = false;
         }
@@ -94,16 +94,16 @@ impl Staging {
     /// One slot was emptied.
     pub fn drain(&mut self) {
         self.filled = self.filled.saturating_sub(1);
-        if self.filled < self.marks.low {
+        if self.filled < self.watermarks.low {
             self.filling = true;
         }
     }
 }
 
 /// Marks with which something moves.
-fn sensible(marks: Watermarks) -> Watermarks {
-    let high = marks.high.max(1);
-    Watermarks { low: marks.low.clamp(1, high), high, ..marks }
+fn sensible(watermarks: Watermarks) -> Watermarks {
+    let high = watermarks.high.max(1);
+    Watermarks { low: watermarks.low.clamp(1, high), high, ..watermarks }
 }
 
 #[cfg(test)]

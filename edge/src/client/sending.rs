@@ -88,7 +88,7 @@ pub(super) fn send_layout<'a>(
         tell: &tell,
     });
     let slots = resources.slots.len();
-    let marks =
+    let watermarks =
         if live.trial.in_turns { Watermarks::in_turns(slots) } else { Watermarks::of_pool(slots) };
     send(SendJob {
         layout: Arc::clone(layout),
@@ -97,7 +97,7 @@ pub(super) fn send_layout<'a>(
         wire_offset: 0,
         channels: resources.channels,
         slots: resources.slots,
-        marks,
+        watermarks,
         readers: 2,
         audit,
         integrity,

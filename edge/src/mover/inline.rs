@@ -361,7 +361,7 @@ mod tests {
                         wire_offset: 0,
                         channels: std::mem::take(&mut channels),
                         slots: pool(4, BLOCK_LEN).expect("memory"),
-                        marks: Watermarks::of_pool(4),
+                        watermarks: Watermarks::of_pool(4),
                         readers: 1,
                         audit: None,
                         integrity: Integrity::default(),

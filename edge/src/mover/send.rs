@@ -88,7 +88,7 @@ pub(crate) struct SendJob<'a> {
     /// The staging pool.
     pub slots: Vec<Slot>,
     /// When to read.
-    pub marks: Watermarks,
+    pub watermarks: Watermarks,
     /// Threads that read.
     pub readers: usize,
     /// Collect the files' digests. Without it a file that cannot be read ends the transfer.
@@ -212,7 +212,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         cancel: job.cancel.clone(),
     };
     let checks = vec![Check::default(); job.slots.len()];
-    let machine = Sender::new(job.blocks.blocks, job.slots.len(), job.marks, count);
+    let machine = Sender::new(job.blocks.blocks, job.slots.len(), job.watermarks, count);
     let (reads, read_queue) = mpsc::channel();
     let read_queue = Mutex::new(read_queue);
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();

@@ -200,7 +200,7 @@ fn transfer_through(
             wire_offset: 0,
             channels,
             slots: pool(4, BLOCK_LEN).expect("memory"),
-            marks: Watermarks::of_pool(4),
+            watermarks: Watermarks::of_pool(4),
             readers: 2,
             audit: Some(&audit),
             integrity,

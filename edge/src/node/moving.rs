@@ -110,7 +110,7 @@ impl DataPlane {
                 wire_offset,
                 channels,
                 slots,
-                marks: Watermarks::of_pool(count),
+                watermarks: Watermarks::of_pool(count),
                 // One reader ends its blocks in the order in which it began them.
                 readers: if in_order { 1 } else { threads() },
                 audit,

@@ -65,10 +65,10 @@ impl<'s> Pass<'s> {
         let blocks = (0..layout.block_count()).map(|index| layout.block(index));
         let missing: Vec<Block> = blocks.filter(|block| !held.contains(&block.range())).collect();
         let count = scenario.channels;
-        let marks = Watermarks::of_pool(slots);
-        let mut sender = Sender::new(missing.into_iter(), slots, marks, count);
-        let marks = Watermarks::of_writer(slots);
-        let mut receiver = Receiver::new(slots, marks).holding(held.clone()).tolerant();
+        let watermarks = Watermarks::of_pool(slots);
+        let mut sender = Sender::new(missing.into_iter(), slots, watermarks, count);
+        let watermarks = Watermarks::of_writer(slots);
+        let mut receiver = Receiver::new(slots, watermarks).holding(held.clone()).tolerant();
         for channel in (0..count).map(ChannelId) {
             sender.handle(SenderInput::ChannelOpened { channel, depth: 1, most: 1 });
             receiver.handle(ReceiverInput::ChannelOpened { channel, depth: 1, most: 1 });

@@ -143,8 +143,8 @@ impl Shared<'_> {
         state.checks.resize(all, Check::default());
         state.free.grow(slots);
         state.machine.widen(wider);
-        let marks = Watermarks::above_window(state.machine.window().0, all);
-        state.machine.grow(more, marks);
+        let watermarks = Watermarks::above_window(state.machine.window().0, all);
+        state.machine.grow(more, watermarks);
         self.drain(state);
     }
 
