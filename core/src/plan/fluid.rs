@@ -118,7 +118,7 @@ pub struct Fluid {
     outage_until: f64,
     cross_until: f64,
     to_lose: f64,
-    held: StallBreakdown,
+    stalls: StallBreakdown,
     rng: Rng,
 }
 
@@ -162,7 +162,7 @@ impl Fluid {
             outage_until: 0.0,
             cross_until: f64::INFINITY,
             to_lose: 0.0,
-            held: StallBreakdown::default(),
+            stalls: StallBreakdown::default(),
             rng,
         }
     }
@@ -190,8 +190,8 @@ impl Fluid {
     }
 
     /// What held the streams back so far, in stream-seconds.
-    pub fn held(&self) -> StallBreakdown {
-        self.held
+    pub fn stalls(&self) -> StallBreakdown {
+        self.stalls
     }
 
     /// The window of stream `index`, in packets.
@@ -292,10 +292,10 @@ impl Fluid {
             let allowed = stream.allowed;
             stream.in_flight_after(self.now, sent);
             match () {
-                () if share < 1.0 && by_store => self.held.store += step,
-                () if share < 1.0 => self.held.host += step,
-                () if self.window < allowed => self.held.window += step,
-                () => self.held.congestion += step,
+                () if share < 1.0 && by_store => self.stalls.store += step,
+                () if share < 1.0 => self.stalls.host += step,
+                () if self.window < allowed => self.stalls.window += step,
+                () => self.stalls.congestion += step,
             }
             stream.uses_window = stream.in_flight + 1.0 > allowed;
             if sent <= 0.0 {

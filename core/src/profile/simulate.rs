@@ -69,12 +69,12 @@ fn one_way(grid: &Grid, job: &Job, seed: u64) -> Observed {
     }
     let seconds = grid.samples() as f64 * grid.sample_s;
     let (retransmits, reductions, timeouts) = fluid.losses();
-    let held = fluid.held();
-    let limited_by = if held.store > held.congestion.max(held.window).max(held.host) {
+    let stalls = fluid.stalls();
+    let limited_by = if stalls.store > stalls.congestion.max(stalls.window).max(stalls.host) {
         LimitedBy::Store
-    } else if held.host > held.congestion.max(held.window) {
+    } else if stalls.host > stalls.congestion.max(stalls.window) {
         LimitedBy::Host
-    } else if held.window > held.congestion {
+    } else if stalls.window > stalls.congestion {
         let by_buffer = cell
             .buffer_bytes
             .is_some_and(|buffer| cell.window_bytes.is_none_or(|window| buffer < window));
