@@ -94,7 +94,7 @@ impl LocalPort {
     }
 
     /// The way to a port of these identifiers.
-    pub(super) fn way_to(&self, gid: [u8; 16], lid: u16) -> AddressHandle {
+    pub(super) fn address_handle_to(&self, gid: [u8; 16], lid: u16) -> AddressHandle {
         let route = GlobalRoute {
             to: gid,
             from_index: self.gid_index,
@@ -167,8 +167,13 @@ impl RdmaConnection {
             let Ends::Owned(ends) = &pair.ends else {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
-            let way = local_port.way_to(theirs.gid, theirs.lid);
-            let peer = Peer { way, mtu, number: peer.number, first_packet: peer.first_packet };
+            let address_handle = local_port.address_handle_to(theirs.gid, theirs.lid);
+            let peer = Peer {
+                address_handle,
+                mtu,
+                number: peer.number,
+                first_packet: peer.first_packet,
+            };
             ends.connect(peer, own.first_packet, ack_timeout, reads, NotReady::ENDS)?;
             pair.established = true;
         }

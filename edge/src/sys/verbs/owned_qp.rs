@@ -31,7 +31,7 @@ pub(super) struct OwnedQp {
 /// What a queue pair must know of the one that it is connected with.
 pub(super) struct Peer {
     /// The way there.
-    pub(super) way: AddressHandle,
+    pub(super) address_handle: AddressHandle,
     /// Bytes of the largest packet.
     pub(super) mtu: u16,
     /// Its number.
@@ -105,7 +105,7 @@ impl OwnedQp {
     ) -> io::Result<()> {
         let receives = Attributes {
             state: STATE_RECEIVES,
-            way: peer.way,
+            address_handle: peer.address_handle,
             // `enum ibv_mtu`.
             path_mtu: u32::from(peer.mtu).max(256).ilog2() - 7,
             to_number: peer.number,
@@ -114,7 +114,7 @@ impl OwnedQp {
             least_not_ready: not_ready.wait,
             ..Attributes::default()
         };
-        let way = SET_WAY
+        let way = SET_ADDRESS_HANDLE
             | SET_MTU
             | SET_TO_NUMBER
             | SET_RECEIVE_SEQUENCE

@@ -54,8 +54,8 @@ pub(super) struct Attributes {
     pub(super) to_number: u32,
     pub(super) access: c_uint,
     pub(super) capacities: Capacities,
-    pub(super) way: AddressHandle,
-    pub(super) other_way: AddressHandle,
+    pub(super) address_handle: AddressHandle,
+    pub(super) other_address_handle: AddressHandle,
     pub(super) key_index: u16,
     pub(super) other_key_index: u16,
     pub(super) notify_drained: u8,
@@ -126,7 +126,7 @@ pub(super) const SET_ACCESS: c_int = 1 << 3;
 pub(super) const SET_KEY_INDEX: c_int = 1 << 4;
 pub(super) const SET_PORT: c_int = 1 << 5;
 pub(super) const SET_DATAGRAM_KEY: c_int = 1 << 6;
-pub(super) const SET_WAY: c_int = 1 << 7;
+pub(super) const SET_ADDRESS_HANDLE: c_int = 1 << 7;
 pub(super) const SET_MTU: c_int = 1 << 8;
 pub(super) const SET_TIMEOUT: c_int = 1 << 9;
 pub(super) const SET_RETRIES: c_int = 1 << 10;
@@ -153,20 +153,20 @@ mod tests {
     fn every_field_lies_where_the_headers_have_it() {
         assert_eq!(offset_of!(Numbered, number), 52);
         assert_eq!((size_of::<GlobalRoute>(), offset_of!(GlobalRoute, from_index)), (24, 20));
-        let way = [
+        let address_handle = [
             offset_of!(AddressHandle, lid),
             offset_of!(AddressHandle, is_global),
             offset_of!(AddressHandle, port),
         ];
-        assert_eq!((size_of::<AddressHandle>(), way), (32, [24, 29, 30]));
+        assert_eq!((size_of::<AddressHandle>(), address_handle), (32, [24, 29, 30]));
         let attributes = [
             offset_of!(Attributes, path_mtu),
             offset_of!(Attributes, datagram_key),
             offset_of!(Attributes, to_number),
             offset_of!(Attributes, access),
             offset_of!(Attributes, capacities),
-            offset_of!(Attributes, way),
-            offset_of!(Attributes, other_way),
+            offset_of!(Attributes, address_handle),
+            offset_of!(Attributes, other_address_handle),
             offset_of!(Attributes, key_index),
             offset_of!(Attributes, reads),
             offset_of!(Attributes, port),

@@ -173,9 +173,9 @@ impl QpSet {
                 ends.open_for_datagrams(own.sequence)?;
                 continue;
             }
-            let way = endpoint.local_port.way_to(peer.gid, peer.lid);
+            let address_handle = endpoint.local_port.address_handle_to(peer.gid, peer.lid);
             let to = Peer {
-                way,
+                address_handle,
                 mtu: own.mtu.min(peer.mtu),
                 number: *number,
                 first_packet: peer.sequence,
@@ -183,10 +183,13 @@ impl QpSet {
             ends.connect(to, own.sequence, timeout, reads, NotReady::NEVER_ENDS)?;
         }
         if self.plan.datagrams {
-            let mut way = endpoint.local_port.way_to(peer.gid, peer.lid);
-            // SAFETY: the domain is alive and the way is read before the call returns.
+            let mut address_handle = endpoint.local_port.address_handle_to(peer.gid, peer.lid);
+            // SAFETY: the domain is alive and the address handle is read before the call returns.
             let raw = unsafe {
-                (self.domain.library.ibv_create_ah)(self.domain.raw.as_ptr(), &raw mut way)
+                (self.domain.library.ibv_create_ah)(
+                    self.domain.raw.as_ptr(),
+                    &raw mut address_handle,
+                )
             };
             let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
             self.to = Some(Handle { library: self.domain.library, raw });
