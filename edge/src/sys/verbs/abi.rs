@@ -76,8 +76,8 @@ pub(super) struct Sge {
 pub(super) struct SendRequest {
     pub(super) id: u64,
     pub(super) next: *mut SendRequest,
-    pub(super) pieces: *mut Sge,
-    pub(super) piece_count: c_int,
+    pub(super) sges: *mut Sge,
+    pub(super) sge_count: c_int,
     pub(super) opcode: c_uint,
     pub(super) flags: c_uint,
     /// In network byte order.
@@ -92,8 +92,8 @@ pub(super) struct SendRequest {
 pub(super) struct ReceiveRequest {
     pub(super) id: u64,
     pub(super) next: *mut ReceiveRequest,
-    pub(super) pieces: *mut Sge,
-    pub(super) piece_count: c_int,
+    pub(super) sges: *mut Sge,
+    pub(super) sge_count: c_int,
 }
 
 /// `struct ibv_wc`.
@@ -122,8 +122,8 @@ pub(super) struct WorkCompletion {
 pub(super) struct Capacities {
     pub(super) sends: u32,
     pub(super) receives: u32,
-    pub(super) send_pieces: u32,
-    pub(super) receive_pieces: u32,
+    pub(super) send_sges: u32,
+    pub(super) receive_sges: u32,
     pub(super) inline_len: u32,
 }
 

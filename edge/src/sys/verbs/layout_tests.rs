@@ -37,7 +37,7 @@ fn every_field_lies_where_the_headers_have_it() {
         offset_of!(SendRequest, remote_key),
     ];
     assert_eq!((size_of::<SendRequest>(), send), (128, [36, 40, 48]));
-    assert_eq!((size_of::<ReceiveRequest>(), offset_of!(ReceiveRequest, piece_count)), (32, 24));
+    assert_eq!((size_of::<ReceiveRequest>(), offset_of!(ReceiveRequest, sge_count)), (32, 24));
     let done = [
         offset_of!(WorkCompletion, opcode),
         offset_of!(WorkCompletion, byte_len),

@@ -81,8 +81,8 @@ pub(super) struct Attributes {
 pub(super) struct Work {
     pub(super) id: u64,
     pub(super) next: *mut Work,
-    pub(super) pieces: *mut Sge,
-    pub(super) piece_count: c_int,
+    pub(super) sges: *mut Sge,
+    pub(super) sge_count: c_int,
     pub(super) opcode: c_uint,
     pub(super) flags: c_uint,
     pub(super) immediate: u32,

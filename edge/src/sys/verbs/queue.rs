@@ -95,8 +95,8 @@ impl Queue {
             capacities: Capacities {
                 sends: sends as u32,
                 receives: receives as u32,
-                send_pieces: 1,
-                receive_pieces: 1,
+                send_sges: 1,
+                receive_sges: 1,
                 inline_len: 0,
             },
             kind,

@@ -55,7 +55,7 @@ impl QpSet {
             Verb::Fence => (OP_READ, self.plan.size as u64, 0),
         };
         let len = if verb == Verb::Fence { 1 } else { self.plan.size as u32 };
-        let mut piece = Sge { address: keys.address + from, len, local_key: keys.local };
+        let mut sge = Sge { address: keys.address + from, len, local_key: keys.local };
         let target = match (&self.to, self.peer.numbers.get(on)) {
             (Some(handle), Some(&number)) => Target {
                 datagram: TargetDatagram { handle: handle.raw.as_ptr(), number, key: DATAGRAM_KEY },
@@ -67,8 +67,8 @@ impl QpSet {
         let one = Work {
             id: on as u64,
             next: std::ptr::null_mut(),
-            pieces: &raw mut piece,
-            piece_count: 1,
+            sges: &raw mut sge,
+            sge_count: 1,
             opcode,
             flags: 0,
             immediate: 0,
@@ -106,13 +106,13 @@ impl QpSet {
         let keys = self.registration.keys();
         let room = self.plan.size + ROUTE_LEN;
         let at = 2 * self.plan.size + (on * self.plan.receives + buffer) * room;
-        let mut piece =
+        let mut sge =
             Sge { address: keys.address + at as u64, len: room as u32, local_key: keys.local };
         let mut request = ReceiveRequest {
             id: (buffer as u64) << 32 | on as u64,
             next: std::ptr::null_mut(),
-            pieces: &raw mut piece,
-            piece_count: 1,
+            sges: &raw mut sge,
+            sge_count: 1,
         };
         // SAFETY: as in `post`; the buffer lies in the registered memory, behind source and target.
         unsafe { post_receive(pair, &raw mut request) }

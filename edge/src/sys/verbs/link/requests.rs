@@ -75,12 +75,12 @@ impl RdmaConnection {
         let at = buffer * self.shape.record_len;
         self.records.memory[at..at + bytes.len()].copy_from_slice(bytes);
         let keys = self.records.registration.keys();
-        let piece = Sge {
+        let sge = Sge {
             address: keys.address + at as u64,
             len: bytes.len() as u32,
             local_key: keys.local,
         };
-        self.request(on, OP_SEND, number(Job::Record, on, buffer), piece, 0, 0, 0)
+        self.request(on, OP_SEND, number(Job::Record, on, buffer), sge, 0, 0, 0)
     }
 
     /// Writes the first `len` bytes of a held slot to the peer's memory.
@@ -96,13 +96,13 @@ impl RdmaConnection {
         key: u32,
         immediate: Option<u32>,
     ) -> io::Result<()> {
-        let piece = self.start_of(slot, len)?;
+        let sge = self.start_of(slot, len)?;
         let opcode = if immediate.is_some() { OP_WRITE_WITH_IMMEDIATE } else { OP_WRITE };
         self.request(
             on,
             opcode,
             number(Job::Write, on, slot),
-            piece,
+            sge,
             immediate.unwrap_or(0),
             address,
             key,
@@ -121,8 +121,8 @@ impl RdmaConnection {
         address: u64,
         key: u32,
     ) -> io::Result<()> {
-        let piece = self.start_of(slot, len)?;
-        self.request(on, OP_READ, number(Job::Read, on, slot), piece, 0, address, key)
+        let sge = self.start_of(slot, len)?;
+        self.request(on, OP_READ, number(Job::Read, on, slot), sge, 0, address, key)
     }
 
     /// The first `len` bytes of a held slot.
@@ -141,7 +141,7 @@ impl RdmaConnection {
         on: u8,
         opcode: u32,
         id: u64,
-        mut piece: Sge,
+        mut sge: Sge,
         immediate: u32,
         remote_address: u64,
         remote_key: u32,
@@ -155,8 +155,8 @@ impl RdmaConnection {
         let mut request = SendRequest {
             id,
             next: std::ptr::null_mut(),
-            pieces: &raw mut piece,
-            piece_count: 1,
+            sges: &raw mut sge,
+            sge_count: 1,
             opcode,
             flags: 0,
             immediate: immediate.to_be(),
@@ -177,12 +177,12 @@ impl RdmaConnection {
     ) -> io::Result<()> {
         let keys = self.records.registration.keys();
         let address = keys.address + (buffer * self.shape.record_len) as u64;
-        let mut piece = Sge { address, len: self.shape.record_len as u32, local_key: keys.local };
+        let mut sge = Sge { address, len: self.shape.record_len as u32, local_key: keys.local };
         let mut request = ReceiveRequest {
             id: number(Job::Receive, on, buffer),
             next: std::ptr::null_mut(),
-            pieces: &raw mut piece,
-            piece_count: 1,
+            sges: &raw mut sge,
+            sge_count: 1,
         };
         // SAFETY: as in `request`; the buffer lies in the records' memory.
         unsafe { post_receive(pair, &raw mut request) }
