@@ -53,7 +53,7 @@ pub struct EndSettings {
     /// How it sends.
     pub rate: RateAlgorithm,
     /// How long nothing may be heard of a peer that should speak.
-    pub silence: Span,
+    pub idle_timeout: Span,
 }
 
 impl Default for EndSettings {
@@ -63,7 +63,7 @@ impl Default for EndSettings {
             packet_len: 1500,
             room: 25_600,
             rate: RateAlgorithm::Native,
-            silence: Span::from_secs(30),
+            idle_timeout: Span::from_secs(30),
         }
     }
 }
@@ -260,11 +260,11 @@ impl Connection {
     /// The peer says that it lacks what it has acknowledged. Late words do; one that was damaged
     /// on its way leaves nothing else to be said, and what it cost is here no more.
     fn contradicted(&mut self, now: Time) {
-        let silence = self.settings.silence;
-        let known = self.contradicted.filter(|(_, last)| now.since(*last) < silence);
+        let idle_timeout = self.settings.idle_timeout;
+        let known = self.contradicted.filter(|(_, last)| now.since(*last) < idle_timeout);
         let since = known.map_or(now, |(since, _)| since);
         self.contradicted = Some((since, now));
-        if now.since(since) >= silence {
+        if now.since(since) >= idle_timeout {
             self.end(now, Ended::IdleTimeout);
         }
     }
@@ -272,12 +272,12 @@ impl Connection {
     /// The peer owes nothing, or has said what it has.
     fn replied(&mut self, now: Time) {
         self.expiries = 0;
-        self.expires = now + self.patience();
+        self.expires = now + self.expiry_period();
     }
 
     /// How long nothing may be heard before something is said or sent again: by the longer of the
     /// round trips that the halves have measured, one of which may have had nothing to measure.
-    fn patience(&self) -> Span {
+    fn expiry_period(&self) -> Span {
         let sending = self.sending.smoothed_rtt().map(|_| self.sending.timeout());
         let receiving = self.receiving.rtt().map(|_| self.receiving.timeout() + SYN);
         sending.max(receiving).unwrap_or(FIRST_TIMEOUT).max(LEAST_EXPIRY)
@@ -335,7 +335,7 @@ impl Connection {
         if let Some(packet) = self.sending.poll(now) {
             if was_idle {
                 // A peer that had nothing to acknowledge was not silent (libudt's `send` has that).
-                self.expires = self.expires.max(now + self.patience());
+                self.expires = self.expires.max(now + self.expiry_period());
             }
             return Output::SendData(packet);
         }
@@ -351,7 +351,9 @@ impl Connection {
     /// Nothing was heard of the peer for a while.
     fn expired(&mut self, now: Time) {
         self.expiries += 1;
-        if self.expiries > LEAST_EXPIRIES && now.since(self.heard_at) >= self.settings.silence {
+        if self.expiries > LEAST_EXPIRIES
+            && now.since(self.heard_at) >= self.settings.idle_timeout
+        {
             return self.end(now, Ended::IdleTimeout);
         }
         match self.sending.has_unacknowledged() {
@@ -361,8 +363,8 @@ impl Connection {
                 self.urgent.push_back(Output::Send(ControlPacket::KeepAlive));
             }
         }
-        let timeout = self.patience();
-        let longest = Span::from_nanos(self.settings.silence.as_nanos() / 8);
+        let timeout = self.expiry_period();
+        let longest = Span::from_nanos(self.settings.idle_timeout.as_nanos() / 8);
         let wait = timeout.mul_f64(f64::from(self.expiries)).min(longest.max(timeout));
         self.expires = now + wait;
     }

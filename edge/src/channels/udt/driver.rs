@@ -39,7 +39,7 @@ const MOST_CONNECTIONS: usize = 256;
 /// Those that have not: a client finds a place whatever else comes.
 const MOST_PENDING: usize = 128;
 /// How long a peer may be silent that should speak.
-const SILENCE: Span = Span::from_secs(30);
+const IDLE_TIMEOUT: Span = Span::from_secs(30);
 
 /// BBR in the place of UDT's own control.
 const BBR: &str = "bbr";
@@ -216,7 +216,7 @@ impl UdtOptions {
         // What handshakes say, before it is known how long packets will be; the connection keeps as
         // many of those as the buffer holds.
         let room = u32::try_from(buffer / u64::from(packet_len.min(1500))).unwrap_or(u32::MAX);
-        let ends = EndSettings { packet_len, room, rate: self.rate, silence: SILENCE };
+        let ends = EndSettings { packet_len, room, rate: self.rate, idle_timeout: IDLE_TIMEOUT };
         PortSettings { ends, limit: buffer, session, key }
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How long a probe takes in all, setting up included, whatever the path.
 const PROBE_LONGEST: Duration = Duration::from_secs(20);
 /// A node that says nothing for so long is not probed.
-const PROBE_SILENCE: Span = Span::from_secs(10);
+const PROBE_IDLE_TIMEOUT: Span = Span::from_secs(10);
 
 /// A node, and what it says to being measured.
 pub(super) fn open(node: &str) -> Result<(NodeBench, Remote, Consent), Error> {
@@ -53,7 +53,7 @@ pub(crate) fn probe(
 ) -> Result<Profile, Error> {
     let deadline = Instant::now() + PROBE_LONGEST;
     let mut reach = reach::usual();
-    reach.timeout = Some(PROBE_SILENCE);
+    reach.timeout = Some(PROBE_IDLE_TIMEOUT);
     let (mut bench, consent) = NodeBench::open(node.clone(), reach)?;
     bench.end_at(deadline);
     let probed =
