@@ -93,7 +93,7 @@ impl Profile {
         type Row = (Algorithm, Result<Transition, TransitionError>, Option<f64>);
         let spec = TableSpec::new()
             .words("Control", |row: &Row| row.0.to_string())
-            .figures("Transition RTT", |row| turn_in_words(&row.1))
+            .figures("Transition RTT", |row| transition_rtt_in_words(&row.1))
             .figures("Error of the fit", |row| match row.1 {
                 Ok(Transition { rmse, .. }) | Err(TransitionError::PoorFit(rmse)) => {
                     format!("{rmse:.3}")
@@ -122,14 +122,14 @@ impl Profile {
 }
 
 /// Where a profile turns, as a table has it.
-fn turn_in_words(found: &Result<Transition, TransitionError>) -> String {
+fn transition_rtt_in_words(found: &Result<Transition, TransitionError>) -> String {
     let rtt = |ms: f64| Span::from_secs_f64(ms / 1e3).to_string();
     match *found {
-        Ok(Transition { turn: TransitionRtt::Below(least), .. }) => format!("below {}", rtt(least)),
-        Ok(Transition { turn: TransitionRtt::Between(from, to), .. }) => {
+        Ok(Transition { rtt: TransitionRtt::Below(least), .. }) => format!("below {}", rtt(least)),
+        Ok(Transition { rtt: TransitionRtt::Between(from, to), .. }) => {
             format!("{} to {}", rtt(from), rtt(to))
         }
-        Ok(Transition { turn: TransitionRtt::Beyond(most), .. }) => {
+        Ok(Transition { rtt: TransitionRtt::Beyond(most), .. }) => {
             format!("none up to {}", rtt(most))
         }
         Err(TransitionError::TooFew(count)) => {

@@ -40,7 +40,8 @@ pub enum TransitionRtt {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
     /// Where it turns, tau_T.
-    pub turn: TransitionRtt,
+    #[serde(rename = "turn")]
+    pub rtt: TransitionRtt,
     /// The sigmoid up to tau_T; absent when the profile is convex throughout.
     pub concave: Option<Sigmoid>,
     /// The sigmoid beyond tau_T; absent when the profile is concave throughout.
@@ -102,7 +103,7 @@ pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Tr
         let mean = squares / count as f64 + KNOWN_TO * KNOWN_TO;
         let criterion = count as f64 * mean.ln() + parameters * (count as f64).ln();
         if best.as_ref().is_none_or(|(least, _)| criterion < least - 1e-9) {
-            let turn = match left {
+            let rtt = match left {
                 0 => TransitionRtt::Below(shares[0].0),
                 all if all == count => TransitionRtt::Beyond(last),
                 _ => TransitionRtt::Between(from, to),
@@ -111,7 +112,7 @@ pub fn transition(points: &[(f64, f64)], capacity: f64) -> Result<Transition, Tr
                 (concave.map(|(sigmoid, _)| sigmoid), convex.map(|(sigmoid, _)| sigmoid));
             best = Some((
                 criterion,
-                Transition { turn, concave, convex, rmse: (squares / count as f64).sqrt() },
+                Transition { rtt, concave, convex, rmse: (squares / count as f64).sqrt() },
             ));
         }
     }
@@ -175,7 +176,7 @@ mod tests {
         {
             let found = transition(&made(&SUITE, turn), 9.3).expect("enough points");
             assert_eq!(
-                found.turn,
+                found.rtt,
                 TransitionRtt::Between(bracket.0, bracket.1),
                 "{turn}: {found:?}"
             );
@@ -184,7 +185,7 @@ mod tests {
         // The last but one of seven is among them; more distances narrow it.
         let dense: Vec<f64> = (1..=20).map(|i| f64::from(i) * 15.0).collect();
         let found = transition(&made(&dense, 130.0), 9.3).expect("enough points");
-        assert_eq!(found.turn, TransitionRtt::Between(120.0, 135.0), "{found:?}");
+        assert_eq!(found.rtt, TransitionRtt::Between(120.0, 135.0), "{found:?}");
     }
 
     #[test]
@@ -193,11 +194,11 @@ mod tests {
         let hyperbola: Vec<(f64, f64)> =
             SUITE.iter().map(|&ms| (ms, 4.0 / (1.0 + ms / 60.0))).collect();
         let found = transition(&hyperbola, 9.3).expect("enough points");
-        assert_eq!(found.turn, TransitionRtt::Below(0.4), "{found:?}");
+        assert_eq!(found.rtt, TransitionRtt::Below(0.4), "{found:?}");
         let plateau: Vec<(f64, f64)> =
             SUITE.iter().map(|&ms| (ms, 9.3 - 0.00002 * ms * ms)).collect();
         let found = transition(&plateau, 9.3).expect("enough points");
-        assert_eq!(found.turn, TransitionRtt::Beyond(366.0), "{found:?}");
+        assert_eq!(found.rtt, TransitionRtt::Beyond(366.0), "{found:?}");
         assert!(found.rmse < 0.05, "{found:?}");
     }
 
