@@ -27,7 +27,7 @@ const LEAST_RTT: Span = Span::from_millis(5);
 pub(crate) struct PathStart {
     /// What an earlier transfer saw, and how long ago, until a channel has begun from it.
     saved: Mutex<Option<(SavedPath, Span)>>,
-    seen: Arc<Observation>,
+    observation: Arc<Observation>,
     /// Who looks on after the last byte was given to the channels.
     after: Mutex<Option<After>>,
     /// Loads a control for a kernel's channels, which begin from it, each with its part.
@@ -58,10 +58,10 @@ struct After {
 impl PathStart {
     /// From `saved`, where there is anything.
     pub(crate) fn new(saved: Option<(SavedPath, Span)>) -> PathStart {
-        let seen = Observation { began: Instant::now(), record: Mutex::default() };
+        let observation = Observation { began: Instant::now(), record: Mutex::default() };
         PathStart {
             saved: Mutex::new(saved),
-            seen: Arc::new(seen),
+            observation: Arc::new(observation),
             after: Mutex::default(),
             load: None,
             control: Mutex::default(),
@@ -124,7 +124,7 @@ impl PathStart {
 
     /// Takes in what a look at all channels showed.
     pub(super) fn handle(&self, samples: &[ConnectionSample]) {
-        self.seen.handle(samples);
+        self.observation.handle(samples);
     }
 
     /// The channels have all that is to be sent. Where they keep it in this process, as QUIC and
@@ -139,8 +139,8 @@ impl PathStart {
         }
         let rest: Vec<Handle> = rest.into_iter().map(|(channel, _)| channel).collect();
         let (over, still) = mpsc::channel();
-        let seen = Arc::clone(&self.seen);
-        let watch = move || seen.look_until(&rest, &still);
+        let observation = Arc::clone(&self.observation);
+        let watch = move || observation.look_until(&rest, &still);
         let thread = std::thread::Builder::new().name("path".to_owned()).spawn(watch);
         // Without a thread the record ends here.
         *lock(&self.after) = thread.ok().map(|thread| After { over, thread });
@@ -152,7 +152,7 @@ impl PathStart {
             drop(over);
             let _ = thread.join();
         }
-        lock(&self.seen.record).clone()
+        lock(&self.observation.record).clone()
     }
 }
 

@@ -148,7 +148,7 @@ impl ScratchDir {
         let why = copied.channel_fallback.as_deref();
         check_channel(staged.driver, copied.encrypted, way, why)?;
         let receiver = node.processor_time().map(|time| time / copied.seconds);
-        let seen = seen(grid, &copied)?;
+        let seen = observation(grid, &copied)?;
         Ok(Observation {
             cpu: receiver.map(|receiver| (copied.cpu_seconds / copied.seconds, receiver)),
             ..seen
@@ -163,7 +163,7 @@ impl ScratchDir {
 pub(crate) fn observed(grid: &Grid, outcome: serde_json::Value) -> Result<(Observed, Span), Error> {
     let copied: Copied = serde_json::from_value(outcome)
         .map_err(|error| Error::new(Fault::Bug, ErrorCode::ProfileStaged, error.to_string()))?;
-    seen(grid, &copied).map(|found| (found.observed, found.rtt))
+    observation(grid, &copied).map(|found| (found.observed, found.rtt))
 }
 
 /// Refuses a copy that was made over another channel than `driver`, with `why` that was.
@@ -196,7 +196,7 @@ impl Drop for ScratchDir {
 }
 
 /// What arrived in equal intervals: the copy's own samples come when it has something to say.
-fn seen(grid: &Grid, copied: &Copied) -> Result<Observation, Error> {
+fn observation(grid: &Grid, copied: &Copied) -> Result<Observation, Error> {
     let count = (copied.seconds / grid.sample_s).floor() as usize;
     if count == 0 || copied.bytes == 0 {
         return Err(Error::new(
@@ -333,7 +333,7 @@ mod tests {
                 sample(2.0, 4_000_000),
             ],
         };
-        let seen = seen(&grid, &copied).expect("a copy").observed;
+        let seen = observation(&grid, &copied).expect("a copy").observed;
         let bytes: f64 = seen.samples.iter().map(|bps| bps * grid.sample_s / 8.0).sum();
         assert_eq!(
             (seen.reductions, seen.timeouts, seen.streams.len()),
@@ -346,7 +346,7 @@ mod tests {
         );
         assert!((seen.samples[0] * 0.5 / 8.0 - 600_000.0).abs() < 1.0, "{:?}", seen.samples);
         assert!(
-            super::seen(&grid, &Copied { seconds: 0.2, ..copied }).is_err(),
+            super::observation(&grid, &Copied { seconds: 0.2, ..copied }).is_err(),
             "too short for a sample"
         );
     }
