@@ -113,7 +113,7 @@ pub const FLOWS: (usize, usize) = (5, 30);
 /// # Errors
 /// When this kernel has no such module, or a flow did not what it was to do.
 pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
-    let module = held(&CcRequest::new(algorithm))?;
+    let module = guard(&CcRequest::new(algorithm))?;
     ensure!(
         module.source != CcOrigin::Bpf,
         "this kernel has no module of {algorithm}: lab/guest has"
@@ -121,7 +121,7 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     let name = Some(format!("{}_linux", &algorithm.name()[..3]).parse()?);
     let mut asked = CcRequest::new(algorithm);
     (asked.set, asked.name) = (Some(Constants::Linux), name);
-    let ours = held(&asked)?;
+    let ours = guard(&asked)?;
     ensure!(ours.source == CcOrigin::Bpf, "{} is the kernel's", ours.name);
     let path = Netem::new("fl-mod", RTT);
     if measure == Measure::Recovery {
@@ -142,7 +142,7 @@ pub fn pair(algorithm: Algorithm, measure: Measure) -> Result<Pair> {
     Ok(pair)
 }
 
-fn held(request: &CcRequest) -> Result<CcGuard> {
+fn guard(request: &CcRequest) -> Result<CcGuard> {
     obtain(request).map_err(|error| anyhow!("{error}"))
 }
 

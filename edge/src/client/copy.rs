@@ -40,7 +40,7 @@ pub(super) struct Copy<'a> {
     /// What the options wish for, as far as this host can do it.
     overrides: UserOverrides,
     /// The congestion control that was loaded for this copy, until its end.
-    held: Option<CcGuard>,
+    guard: Option<CcGuard>,
     /// What holds its rate, while that is loaded.
     loading: Option<JoinHandle<Result<CcGuard, Error>>>,
     /// What is known of the path that it sends over.
@@ -111,7 +111,7 @@ impl<'a> Copy<'a> {
         Copy {
             options,
             overrides,
-            held: None,
+            guard: None,
             loading: None,
             path: None,
             began,

@@ -174,10 +174,10 @@ impl Trace {
     /// # Errors
     /// [`Fault::Here`] when its ring buffer cannot be read; [`Fault::You`] when somebody else reads
     /// it.
-    pub fn of(held: &CcGuard, every: Span) -> Result<Trace, Error> {
-        match held.events() {
-            Some(events) => Trace::ring(held.name, events, every),
-            None => Trace::of_name(held.name, every),
+    pub fn of(guard: &CcGuard, every: Span) -> Result<Trace, Error> {
+        match guard.events() {
+            Some(events) => Trace::ring(guard.name, events, every),
+            None => Trace::of_name(guard.name, every),
         }
     }
 

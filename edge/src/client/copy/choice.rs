@@ -72,10 +72,10 @@ impl Copy<'_> {
                 self.overrides.congestion = None;
                 self.stats.note(format!("without {name}: {error}"));
             }
-            Ok(held) if may_choose(held.name).is_ok() => {
+            Ok(guard) if may_choose(guard.name).is_ok() => {
                 // While somebody else's transfer has the plain name, ours is another.
-                self.overrides.congestion = Some(held.name);
-                self.held = Some(held);
+                self.overrides.congestion = Some(guard.name);
+                self.guard = Some(guard);
             }
             Ok(_) => {
                 self.overrides.congestion = None;
@@ -236,7 +236,7 @@ impl Copy<'_> {
     pub(in crate::client) fn obtain_held(&mut self) -> Result<ControlName, Error> {
         let loaded = self.loading.take().and_then(|loading| loading.join().ok());
         let obtain = || kernelcc::obtain(&CcRequest::new(Algorithm::Held));
-        let guard = match self.held.take().filter(|held| held.name.holds_rates()) {
+        let guard = match self.guard.take().filter(|guard| guard.name.holds_rates()) {
             Some(guard) => guard,
             None => loaded.unwrap_or_else(obtain).map_err(|error| {
                 let hint = error.hint.clone().unwrap_or_default();
@@ -249,7 +249,7 @@ impl Copy<'_> {
             })?,
         };
         let name = guard.name;
-        self.held = Some(guard);
+        self.guard = Some(guard);
         Ok(name)
     }
 

@@ -114,11 +114,11 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
             let (runtime, mut signals) = interrupt::listening()?;
             let mut request = how.request(&name)?;
             request.pin = pin;
-            let held = kernelcc::obtain(&request)?;
-            held.keep_module();
-            show::loaded(&held, pin, output)?;
+            let guard = kernelcc::obtain(&request)?;
+            guard.keep_module();
+            show::loaded(&guard, pin, output)?;
             // What was there before, and what is pinned, stays without us.
-            let stays = pin || held.source != CcOrigin::Bpf;
+            let stays = pin || guard.source != CcOrigin::Bpf;
             return match command.split_first() {
                 Some((program, arguments)) => run_command(&runtime, signals, program, arguments),
                 None => {
@@ -162,15 +162,15 @@ fn trace(
     let registered = how.registered()?.map_or_else(|| name.parse(), Ok)?;
     let (runtime, signals) = interrupt::listening()?;
     let is_there = kernelcc::available().contains(&registered);
-    let held: Option<CcGuard> = if is_there && how.set.is_none() {
+    let guard: Option<CcGuard> = if is_there && how.set.is_none() {
         None
     } else {
         let mut request = how.request(name)?;
         request.sample_every = every;
         Some(kernelcc::obtain(&request)?)
     };
-    let mut trace = match &held {
-        Some(held) => Trace::of(held, every)?,
+    let mut trace = match &guard {
+        Some(guard) => Trace::of(guard, every)?,
         None => Trace::of_name(registered, every)?,
     };
     let said = match trace.told() {

@@ -56,12 +56,12 @@ struct LoadDocument {
     available: Vec<ControlName>,
 }
 
-pub(super) fn loaded(held: &CcGuard, pin: bool, output: &Output) -> Result<(), Error> {
-    let name = held.name;
+pub(super) fn loaded(guard: &CcGuard, pin: bool, output: &Output) -> Result<(), Error> {
+    let name = guard.name;
     // There is nothing to pin of what was there before.
-    let pinned = pin && held.source == CcOrigin::Bpf;
-    let set = held.set.map(|set| set.to_string());
-    let text = match held.source {
+    let pinned = pin && guard.source == CcOrigin::Bpf;
+    let set = guard.set.map(|set| set.to_string());
+    let text = match guard.source {
         CcOrigin::Bpf => {
             let until = if pinned { "`farline cc unload`" } else { "this command ends" };
             format!(
@@ -76,7 +76,7 @@ pub(super) fn loaded(held: &CcGuard, pin: bool, output: &Output) -> Result<(), E
         ),
         _ => format!("{name}: this kernel has it; nothing to load"),
     };
-    let source = held.source;
+    let source = guard.source;
     output.result(
         &LoadDocument {
             schema: "farline/cc-load/1",
