@@ -43,14 +43,14 @@ pub(crate) struct LocalMove {
 }
 
 impl LocalMove {
-    /// From `source` to `sink`, but for what `held` says is there.
+    /// From `source` to `sink`, but for what `resume_state` says is there.
     pub(crate) fn new(
         layout: Arc<Layout>,
         source: Arc<dyn Source>,
         sink: Arc<dyn Landing>,
-        held: ResumeState,
+        resume_state: ResumeState,
     ) -> LocalMove {
-        let (held, audit) = (held.blocks, Audit::resumed(held.digests));
+        let (held, audit) = (resume_state.blocks, Audit::resumed(resume_state.digests));
         LocalMove { layout, source, sink, held, audit, next: AtomicU64::new(0) }
     }
 

@@ -271,7 +271,7 @@ fn broken_off(site: &Site) {
     let files = one(bytes(6 * BLOCK, 16));
     let half = |block: &Block| block.offset < 3 * BLOCK as u64;
     let mut writing = site.write(&files).from(1);
-    assert_eq!(writing.held.is_some(), site.capabilities.journals);
+    assert_eq!(writing.resume_state.is_some(), site.capabilities.journals);
     assert_eq!(writing.sink.journals(), site.capabilities.journals);
     if !site.capabilities.journals {
         return;
@@ -298,7 +298,7 @@ fn broken_off(site: &Site) {
 }
 
 fn held(writing: &Writing<'_>) -> ByteRanges {
-    writing.held.as_ref().map(|held| held.blocks.clone()).unwrap_or_default()
+    writing.resume_state.as_ref().map(|state| state.blocks.clone()).unwrap_or_default()
 }
 
 fn refused(site: &Site) {

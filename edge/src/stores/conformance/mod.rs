@@ -93,7 +93,7 @@ pub(super) struct Writing<'a> {
     pub(super) layout: Arc<Layout>,
     pub(super) digests: Digests,
     /// What was held when it began.
-    pub(super) held: Option<ResumeState>,
+    pub(super) resume_state: Option<ResumeState>,
     files: Vec<(&'a str, Vec<u8>)>,
 }
 
@@ -104,17 +104,17 @@ impl<'a> Writing<'a> {
         files: &[(&'a str, Vec<u8>)],
     ) -> Writing<'a> {
         let digests = Digests::new(&layout, Some(DigestAlgorithm::Crc64Nvme));
-        Writing { sink, layout, digests, held: None, files: files.to_vec() }
+        Writing { sink, layout, digests, resume_state: None, files: files.to_vec() }
     }
 
     /// The same, which claims its place as a transfer from `source`.
     pub(super) fn from(mut self, source: u8) -> Writing<'a> {
         let digests = Some(DigestAlgorithm::Crc64Nvme);
-        self.held =
+        self.resume_state =
             self.sink.begin(PartialOrigin { source: [source; 32], digests }).expect("begun");
-        if let Some(held) = &mut self.held {
+        if let Some(resume_state) = &mut self.resume_state {
             let fresh = Digests::new(&self.layout, digests);
-            self.digests = std::mem::replace(&mut held.digests, fresh);
+            self.digests = std::mem::replace(&mut resume_state.digests, fresh);
         }
         self
     }
