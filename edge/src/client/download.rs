@@ -268,8 +268,8 @@ impl TreeEnd for Download<'_> {
         let (slots, count) = (staging(self.choice)?, dialled.channels.len());
         let acceptor = dialled.opener.filter(|_| may_grow).map(|opener| {
             let most = slots.len().saturating_sub(2);
-            let further = ChannelOpener::new(opener, control.heard(), count, most);
-            Arc::new(further) as Arc<dyn Incoming + Send>
+            let opener = ChannelOpener::new(opener, control.heard(), count, most);
+            Arc::new(opener) as Arc<dyn Incoming + Send>
         });
         let can_grow = acceptor.is_some();
         let channels = dialled.channels;

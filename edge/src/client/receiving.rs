@@ -107,7 +107,7 @@ pub(super) fn receive_layout(
     held: &Mutex<ByteRanges>,
     tally: &Tally,
 ) -> Result<(TransferResources, bool), Error> {
-    let tell = |why: Reason| live.changed(why);
+    let notify = |why: Reason| live.changed(why);
     let slow =
         live.trial.slows_sink().then(|| SlowSink::new(sink, live.trial.write, live.trial.sync));
     let sink = slow.as_ref().map_or(sink, |slow| slow as &dyn Sink);
@@ -117,7 +117,7 @@ pub(super) fn receive_layout(
         wire_offset: 0,
         channels: resources.channels,
         acceptor: resources.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
-        on_resize: live.on_resize(tally, &tell),
+        on_resize: live.on_resize(tally, &notify),
         slots: resources.slots,
         writers: 2,
         digests,

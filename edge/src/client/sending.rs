@@ -71,21 +71,21 @@ pub(super) fn send_layout<'a>(
         ));
     }
     let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
-    let further = || {
-        let open = || {
+    let open = || {
+        let channel = || {
             let channel = tuning?.opener.as_ref()?.open_one().ok()?;
             live.follow_another(channel.handle().ok()?);
             Some(channel)
         };
-        open().map_or(OpenOutcome::NoMore, OpenOutcome::Opened)
+        channel().map_or(OpenOutcome::NoMore, OpenOutcome::Opened)
     };
-    let tell = |why: Reason| live.changed(why);
+    let notify = |why: Reason| live.changed(why);
     // This end opens them itself.
     let tuning = tuning.map(|tuning| Tuning {
         tuning_limits: tuning.tuning_limits,
         ask: &|_| {},
-        further: &further,
-        tell: &tell,
+        open: &open,
+        notify: &notify,
     });
     let slots = resources.slots.len();
     let watermarks =
@@ -108,13 +108,13 @@ pub(super) fn send_layout<'a>(
             .start
             .get()
             .filter(|_| std::ptr::eq(tally, &live.tally))
-            .map(|start| (start, &tell as Notify<'_>)),
-        on_resize: live.on_resize(tally, &tell),
+            .map(|start| (start, &notify as Notify<'_>)),
+        on_resize: live.on_resize(tally, &notify),
         held: live.rate.zip(live.live_rate.clone()),
         yields: live
             .rate
             .filter(|_| std::ptr::eq(tally, &live.tally))
-            .map(|held| (held.share(), &tell as Notify<'_>)),
+            .map(|held| (held.share(), &notify as Notify<'_>)),
         cancel: live.cancel.clone(),
     })
 }

@@ -126,8 +126,8 @@ impl TransferState {
     }
 
     /// Who is told when the pool of the transfer that `tally` counts grows, where it may.
-    pub(super) fn on_resize<'a>(&self, tally: &Tally, tell: Notify<'a>) -> Option<Notify<'a>> {
-        (self.is_elastic() && std::ptr::eq(tally, &self.tally)).then_some(tell)
+    pub(super) fn on_resize<'a>(&self, tally: &Tally, notify: Notify<'a>) -> Option<Notify<'a>> {
+        (self.is_elastic() && std::ptr::eq(tally, &self.tally)).then_some(notify)
     }
 
     /// What holds what comes: nothing, where the other end does and its rate never changes.

@@ -83,7 +83,7 @@ impl PathStart {
 
     /// Has the channels begin so, each connection with its part: together they may send no more
     /// than the path was seen to hold.
-    pub(super) fn begin(&self, channels: &[Handle], tell: Notify<'_>) {
+    pub(super) fn begin(&self, channels: &[Handle], notify: Notify<'_>) {
         let Some((saved, age)) = lock(&self.saved).take() else { return };
         let SavedPath { in_flight, rtt, .. } = saved;
         let windows = of_kernel(channels);
@@ -97,7 +97,7 @@ impl PathStart {
             None if resume(channels, saved) => Ok(()),
             None => Err("the congestion control of its channels does not begin from it".to_owned()),
         };
-        tell(match begun {
+        notify(match begun {
             Ok(()) => Reason::Resumed { in_flight, rtt, age, is_by_bpf },
             Err(why) => Reason::NotResumed { in_flight, why },
         });

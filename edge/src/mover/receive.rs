@@ -136,7 +136,7 @@ pub(crate) fn receive(mut job: ReceiveJob<'_>) -> Result<ReceiveOutcome, Error> 
     let machine =
         Receiver::new(slots, Watermarks::of_writer(slots)).holding(lock(job.held).clone());
     let machine = if in_order { machine.in_order(job.channels.len()) } else { machine };
-    let pool = job.on_resize.map(|tell| Pool::new(&job.slots, tell));
+    let pool = job.on_resize.map(|notify| Pool::new(&job.slots, notify));
     let state = State {
         terms: job.slots.first().and_then(Slot::terms),
         machine: if job.integrity.checks { machine.tolerant() } else { machine },

@@ -194,8 +194,8 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     watched.iter().for_each(|channel: &Handle| channel.queue_at_most(queue));
     let resent_before = resent(&watched);
     let aside = job.start.filter(|(start, _)| start.takes_long(&watched));
-    if let (Some((start, tell)), None) = (job.start, aside) {
-        start.begin(&watched, tell);
+    if let (Some((start, notify)), None) = (job.start, aside) {
+        start.begin(&watched, notify);
     }
     let aside = aside.map(|begin| (begin, handles(&job.channels)));
     let start = job.start.map(|(start, _)| start);
@@ -218,7 +218,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
     let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel()).unzip();
     let orders = orders.into_iter().zip(wakers).collect();
     let readers = job.readers.max(1);
-    let pool = job.on_resize.map(|tell| Pool::new(&job.slots, tell));
+    let pool = job.on_resize.map(|notify| Pool::new(&job.slots, notify));
     let state = Mutex::new(State {
         orders,
         checks,
@@ -236,8 +236,8 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
                 .spawn_scoped(scope, || shared.read(&read_queue))
                 .map_err(|error| no_thread(&error))?;
         }
-        if let Some(((start, tell), channels)) = aside {
-            let begin = move || start.begin(&channels, tell);
+        if let Some(((start, notify), channels)) = aside {
+            let begin = move || start.begin(&channels, notify);
             let name = "begin".to_owned();
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, begin);
             thread.map_err(|error| no_thread(&error))?;
@@ -255,7 +255,7 @@ pub(crate) fn send(mut job: SendJob<'_>) -> Result<SendOutcome, Error> {
         }
         let is_watched = job.tuning.is_some();
         let (tuning, yields) =
-            (job.tuning, job.yields.map(|(booked, tell)| Yields::new(booked, job.held, tell)));
+            (job.tuning, job.yields.map(|(booked, notify)| Yields::new(booked, job.held, notify)));
         let supervisor = {
             let shared = &shared;
             scope.spawn(move || {

@@ -38,9 +38,9 @@ pub(crate) struct Tuning<'a> {
     /// Says how many channels there should be in all, where the other end opens them.
     pub ask: &'a (dyn Fn(usize) + Sync),
     /// Opens one more channel, or takes one that the other end opened.
-    pub further: &'a (dyn Fn() -> OpenOutcome + Sync),
+    pub open: &'a (dyn Fn() -> OpenOutcome + Sync),
     /// Is told what was measured and changed.
-    pub tell: Notify<'a>,
+    pub notify: Notify<'a>,
 }
 
 /// What the tuner may change on this host: `channels`, and the control `congestion`, if one is
@@ -210,18 +210,18 @@ pub(super) struct Pool<'a> {
     /// Where it shares its memory with others.
     terms: Option<PoolTerms>,
     began: Instant,
-    tell: Notify<'a>,
+    notify: Notify<'a>,
 }
 
 impl<'a> Pool<'a> {
-    /// Watches the pool of these `slots`; `tell` learns when it grew.
-    pub(super) fn new(slots: &[Slot], tell: Notify<'a>) -> Pool<'a> {
+    /// Watches the pool of these `slots`; `notify` learns when it grew.
+    pub(super) fn new(slots: &[Slot], notify: Notify<'a>) -> Pool<'a> {
         Pool {
             autotuner: BufferAutotuner::new(Bytes((slots.len() * BLOCK_LEN) as u64)),
             slots: slots.len(),
             terms: slots.first().and_then(Slot::terms),
             began: Instant::now(),
-            tell,
+            notify,
         }
     }
 
@@ -269,7 +269,7 @@ impl<'a> Pool<'a> {
         self.slots += slots.len();
         let room = Room { wider: in_slots(resize.window).saturating_sub(window), slots };
         if !room.is_none() {
-            (self.tell)(resize.why);
+            (self.notify)(resize.why);
         }
         room
     }

@@ -107,7 +107,7 @@ impl IncomingChannels<'_> {
     }
 
     /// The next that has come already (D-2).
-    pub(super) fn further(&self) -> OpenOutcome {
+    pub(super) fn take_another(&self) -> OpenOutcome {
         if !self.may_grow {
             return OpenOutcome::NotYet;
         }

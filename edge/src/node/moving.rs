@@ -91,17 +91,17 @@ impl DataPlane {
         let begins = start.as_ref();
         let incoming = self.incoming(run.request.buffer_size);
         let adapts = run.is_data() && self.adapt.told;
-        let tell = |why: Reason| run.changed(adapts, &why);
-        let (ask, further) = (|count| run.ask_for(count), || incoming.further());
+        let notify = |why: Reason| run.changed(adapts, &why);
+        let (ask, open) = (|count| run.ask_for(count), || incoming.take_another());
         let paced = self.pace().is_some() || self.held_share().is_some();
         let tuning_limits = self.adapt.tuning_limits(paced, self.listener.is_some(), &channels);
         let tuning =
-            adapts.then_some(Tuning { tuning_limits, ask: &ask, further: &further, tell: &tell });
-        let on_resize =
-            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
+            adapts.then_some(Tuning { tuning_limits, ask: &ask, open: &open, notify: &notify });
+        let on_resize = (run.is_data() && self.shared.config.staging.is_none())
+            .then_some(&notify as Notify<'_>);
         let watch = Watch::new();
         let yields = self.held_share().filter(|_| run.is_data());
-        let yields = yields.map(|share| (share, &tell as Notify<'_>));
+        let yields = yields.map(|share| (share, &notify as Notify<'_>));
         let work = || {
             send(SendJob {
                 layout: Arc::clone(layout),
@@ -118,7 +118,7 @@ impl DataPlane {
                 tally: &run.tally,
                 pace,
                 tuning,
-                start: begins.map(|start| (start, &tell as Notify<'_>)),
+                start: begins.map(|start| (start, &notify as Notify<'_>)),
                 on_resize,
                 held: None,
                 yields,
@@ -179,9 +179,9 @@ impl DataPlane {
         let acceptor = booked.as_ref().map(|booked| booked as &dyn Incoming).or(acceptor);
         let integrity = self.integrity_of(run);
         let adapts = run.is_data() && self.adapt.told;
-        let tell = |why: Reason| run.changed(adapts, &why);
-        let on_resize =
-            (run.is_data() && self.shared.config.staging.is_none()).then_some(&tell as Notify<'_>);
+        let notify = |why: Reason| run.changed(adapts, &why);
+        let on_resize = (run.is_data() && self.shared.config.staging.is_none())
+            .then_some(&notify as Notify<'_>);
         let slow = self.shared.config.trial_write.map(|rate| SlowSink::new(sink, Some(rate), None));
         let slow = slow.as_ref().filter(|_| run.is_data());
         let sink = slow.map_or(sink, |slow| slow as &dyn Sink);

@@ -70,25 +70,25 @@ impl Shared<'_> {
                 match advice {
                     // The pace, with what it makes up for, is no word on the path.
                     Advice::Measured { .. } if self.job.pace.is_some() => {}
-                    Advice::Measured { why } => (tuning.tell)(why),
+                    Advice::Measured { why } => (tuning.notify)(why),
                     Advice::Congestion { name, why } => {
                         before = watched.first().and_then(Handle::congestion);
                         // A control that this process may not use changes nothing.
                         if give(&watched, name) {
                             congestion = Some(name);
-                            (tuning.tell)(why);
+                            (tuning.notify)(why);
                         }
                     }
                     Advice::Restore { found, before: rate } => {
                         if let Some(control) = before.take().filter(|&name| give(&watched, name)) {
-                            (tuning.tell)(Reason::Restored { control, found, before: rate });
+                            (tuning.notify)(Reason::Restored { control, found, before: rate });
                             congestion = Some(control);
                         }
                     }
                     Advice::AddChannels { count, why } => {
                         wanted = watched.len() + count;
                         (tuning.ask)(wanted);
-                        (tuning.tell)(why);
+                        (tuning.notify)(why);
                     }
                 }
             }
@@ -159,7 +159,7 @@ impl Shared<'_> {
         if !lock(&self.state).machine.promise() {
             return Joined::NoMore;
         }
-        let opened = match (tuning.further)() {
+        let opened = match (tuning.open)() {
             OpenOutcome::Opened(channel) => match (channel.handle(), channel.handle()) {
                 (Ok(handle), Ok(waker)) => Ok((handle, waker, channel)),
                 _ => Err(Joined::NoMore),
@@ -211,7 +211,7 @@ pub(super) struct Yields<'a> {
     booked: Rate,
     /// What may become of that.
     live: Option<(HeldRate, LiveRate)>,
-    tell: Notify<'a>,
+    notify: Notify<'a>,
     told: Option<f64>,
 }
 
@@ -220,9 +220,9 @@ impl<'a> Yields<'a> {
     pub(super) fn new(
         booked: Rate,
         live: Option<(HeldRate, LiveRate)>,
-        tell: Notify<'a>,
+        notify: Notify<'a>,
     ) -> Yields<'a> {
-        Yields { booked, live, tell, told: None }
+        Yields { booked, live, notify, told: None }
     }
 
     fn sample(&mut self, channels: &[Handle]) {
@@ -247,7 +247,7 @@ impl<'a> Yields<'a> {
         let Some(left) = least_left(channels) else { return };
         if self.told.is_none_or(|told| left.part < told) {
             self.told = Some(left.part);
-            (self.tell)(left.of(self.booked));
+            (self.notify)(left.of(self.booked));
         }
     }
 }
