@@ -134,8 +134,8 @@ pub(crate) enum Fastest {
 }
 
 /// Expected seconds, between which they lie, and why; `least` is what the wire takes.
-fn foretold(runs: &Runs<'_>, known: &PlanInput, least: f64) -> (f64, (f64, f64), IntervalReason) {
-    let PlanInput { is_queue_known, loss, .. } = *known;
+fn foretold(runs: &Runs<'_>, input: &PlanInput, least: f64) -> (f64, (f64, f64), IntervalReason) {
+    let PlanInput { is_queue_known, loss, .. } = *input;
     match *runs {
         Runs::Modelled(all) => {
             // A queue changes a time by factors, not by seconds.
@@ -195,7 +195,7 @@ fn foretold(runs: &Runs<'_>, known: &PlanInput, least: f64) -> (f64, (f64, f64),
 
 /// The plan of `streams` streams of `congestion` whose `runs` took so long, each on its own.
 pub(crate) fn finished(
-    known: &PlanInput,
+    input: &PlanInput,
     size: Bytes,
     (congestion, streams): (Algorithm, u32),
     runs: &Runs<'_>,
@@ -203,21 +203,21 @@ pub(crate) fn finished(
 ) -> Plan {
     // No transfer is faster than the wire; what was measured for seconds may be, by what a queue or
     // a pacer had saved up.
-    let share = (f64::from(known.mtu) - TCP_HEADERS as f64)
-        / crate::wan::frames::wire_bytes(u64::from(known.mtu)) as f64;
+    let share = (f64::from(input.mtu) - TCP_HEADERS as f64)
+        / crate::wan::frames::wire_bytes(u64::from(input.mtu)) as f64;
     // So may what a ceiling held: what came above it is no bound of what a copy does.
     let ceiling = match *runs {
         Runs::Measured(.., Fastest::Ceiling(rate)) => Some(rate),
         _ => None,
     };
-    let fastest = ceiling.unwrap_or(known.path.rate_bps);
+    let fastest = ceiling.unwrap_or(input.path.rate_bps);
     let least = size.0 as f64 * 8.0 / (fastest.as_bps() as f64 * share);
-    let (seconds, interval, why) = foretold(runs, known, least);
+    let (seconds, interval, why) = foretold(runs, input, least);
     reasons.push(Reason::Interval(why));
-    let set_up = known.path.rtt_ns.as_secs_f64() * SET_UP_TRIPS;
+    let set_up = input.path.rtt_ns.as_secs_f64() * SET_UP_TRIPS;
     let (seconds, interval_s) = (seconds + set_up, (interval.0 + set_up, interval.1 + set_up));
     // A full pipe and a full queue, shared by the streams.
-    let held = known.path.rate_bps.bytes_in(known.path.rtt_ns).0 + known.path.queue_bytes.0;
+    let held = input.path.rate_bps.bytes_in(input.path.rtt_ns).0 + input.path.queue_bytes.0;
     let share = Bytes((held / u64::from(streams)).max(LEAST_WINDOW.0));
     // No stream ever has more on its way than there is.
     let window = share.min(size.max(LEAST_WINDOW));
@@ -225,15 +225,15 @@ pub(crate) fn finished(
         true => Reason::WindowOfSize { window, size },
         false => Reason::Window(window),
     };
-    let (window, why) = match known.window.filter(|most| *most < window) {
+    let (window, why) = match input.window.filter(|most| *most < window) {
         Some(most) => (most, Reason::Window(most)),
         None => (window, why),
     };
     let staging =
-        Bytes(known.path.rate_bps.bytes_in(known.path.rtt_ns).0.clamp(STAGING.0.0, STAGING.1.0))
+        Bytes(input.path.rate_bps.bytes_in(input.path.rtt_ns).0.clamp(STAGING.0.0, STAGING.1.0))
             .min(size.max(STAGING.0));
     reasons.push(why);
-    reasons.push(Reason::Staging(staging, known.path.rtt_ns));
+    reasons.push(Reason::Staging(staging, input.path.rtt_ns));
     Plan {
         schema: PLAN_SCHEMA.to_owned(),
         size_bytes: size,
@@ -246,7 +246,7 @@ pub(crate) fn finished(
         interval_s,
         rate_bps: Rate::of(size, Span::from_secs_f64(seconds)),
         ceiling_bps: ceiling,
-        source: known.source,
+        source: input.source,
         reasons,
     }
 }

@@ -34,7 +34,7 @@ impl Drawn {
         Drawn { rate, rtt, loss, queue: queue.max(Bytes(3 * 9_038)), size }
     }
 
-    fn known(&self) -> PlanInput {
+    fn input(&self) -> PlanInput {
         PlanInput {
             path: PathPoint::custom(self.rate, self.rtt),
             is_queue_known: false,
@@ -78,7 +78,7 @@ fn plans_hold_over_paths_drawn_at_random() {
     let (mut errors, mut held) = (Vec::new(), 0);
     for index in 0..PATHS {
         let drawn = Drawn::next(&mut rng);
-        let plan = plan(&drawn.known(), drawn.size).expect("a plan");
+        let plan = plan(&drawn.input(), drawn.size).expect("a plan");
         let took = drawn.takes(&plan, index as u64);
         let (low, high) = plan.interval_s;
         let holds = (low..=high).contains(&took);

@@ -89,7 +89,7 @@ impl PathEstimate {
     pub const RATE: Rate = Rate::from_bps(10_000_000_000);
 
     /// What the model is told.
-    pub fn known(&self) -> PlanInput {
+    pub fn input(&self) -> PlanInput {
         PlanInput {
             path: PathPoint::custom(Self::RATE, self.rtt.clamp(RTT.0, RTT.1)),
             // Like its rate it is assumed.
@@ -147,12 +147,12 @@ impl PathEstimate {
 
     /// The fewest streams of which more would win nothing that is worth it.
     fn by_path(&self, size: Option<Bytes>) -> u32 {
-        let known = self.known();
-        let path = &known.path;
+        let input = self.input();
+        let path = &input.path;
         let beginning = path.rate_bps.bytes_in(path.rtt_ns.mul_f64(BEGINNING.0).max(BEGINNING.1));
         let size = size.map_or(beginning, |size| size.min(beginning));
         let seconds = TRIED.map(|streams| {
-            known.seconds(known.available[0], streams, size, 1..2).into_iter().sum::<f64>()
+            input.seconds(input.available[0], streams, size, 1..2).into_iter().sum::<f64>()
         });
         let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
         let good = TRIED.iter().zip(seconds).find(|(_, seconds)| *seconds <= least * (1.0 + WORTH));
@@ -164,8 +164,8 @@ impl PathEstimate {
     /// # Errors
     /// As [`plan`](super::plan).
     pub fn plan(&self, size: Bytes) -> Result<Plan, Error> {
-        let known = self.known();
-        known.check()?;
+        let input = self.input();
+        input.check()?;
         if size.0 == 0 {
             return Err(Error::new(
                 Fault::You,
@@ -174,11 +174,11 @@ impl PathEstimate {
             ));
         }
         let (streams, why) = self.streams(Some(size));
-        let congestion = known.available[0];
-        let seconds = known.seconds(congestion, streams, size, 1..5);
+        let congestion = input.available[0];
+        let seconds = input.seconds(congestion, streams, size, 1..5);
         let reasons = vec![Reason::Streams(streams, why), self.congestion().1];
         let runs = Runs::Modelled(&seconds);
-        let mut plan = finished(&known, size, (congestion, streams), &runs, reasons);
+        let mut plan = finished(&input, size, (congestion, streams), &runs, reasons);
         // The model's path is no shorter than its step; the staging of a shorter one is the same,
         // the least.
         for reason in &mut plan.reasons {
@@ -254,7 +254,7 @@ mod tests {
             available: vec![named("dctcp")],
             ..far
         };
-        assert_eq!((other.congestion().0, other.known().available), (None, vec![Algorithm::Cubic]));
+        assert_eq!((other.congestion().0, other.input().available), (None, vec![Algorithm::Cubic]));
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
                 let mean = |streams| {
                     set_up
                         + path
-                            .known()
+                            .input()
                             .seconds(Algorithm::Cubic, streams, size, 100..103)
                             .iter()
                             .sum::<f64>()

@@ -145,45 +145,45 @@ fn seconds(scenario: &FluidScenario, size: Bytes, horizon: Span) -> f64 {
     horizon + (target - all) / ((all - half) / (horizon / 2.0))
 }
 
-/// Plans a transfer of `size` over what is `known`.
+/// Plans a transfer of `size` over the path of `input`.
 ///
 /// # Errors
 /// [`Fault::You`] when there is nothing to move or no congestion control to choose from, as
 /// [`PlanInput::check`], and where nothing would arrive.
-pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
-    if size.0 == 0 || known.available.is_empty() {
+pub fn plan(input: &PlanInput, size: Bytes) -> Result<Plan, Error> {
+    if size.0 == 0 || input.available.is_empty() {
         return Err(Error::new(
             Fault::You,
             ErrorCode::PlanNothing,
             "a plan needs a size above zero and a congestion control",
         ));
     }
-    known.check()?;
-    let window = known.window.map_or(TCP_WINDOW, |window| window.min(TCP_WINDOW));
-    let known = &PlanInput { window: Some(window), ..known.clone() };
+    input.check()?;
+    let window = input.window.map_or(TCP_WINDOW, |window| window.min(TCP_WINDOW));
+    let input = &PlanInput { window: Some(window), ..input.clone() };
     // What the shortest paths deliver in a second tells streams apart as well as a day of it; ramps
     // take a few round trips.
-    let enough = known
+    let enough = input
         .path
         .rate_bps
-        .bytes_in(known.path.rtt_ns.mul_f64(400.0))
-        .max(known.path.rate_bps.bytes_in(Span::from_secs(2)));
+        .bytes_in(input.path.rtt_ns.mul_f64(400.0))
+        .max(input.path.rate_bps.bytes_in(Span::from_secs(2)));
     let tried = size.min(enough);
     let most = ChannelLimits::MODEL.min(most_streams(Some(size)));
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut least = f64::INFINITY;
     let within =
-        |least: f64| Span::from_secs_f64((least * HOPELESS).min(known.horizon().as_secs_f64()));
+        |least: f64| Span::from_secs_f64((least * HOPELESS).min(input.horizon().as_secs_f64()));
     let mut attempt = |candidates: &mut Vec<Candidate>, congestion: Algorithm, streams: u32| {
         if (1..=most).contains(&streams)
             && !candidates.iter().any(|one| (one.congestion, one.streams) == (congestion, streams))
         {
-            let seconds = known.seconds_within(within(least), congestion, streams, tried, 1..2);
+            let seconds = input.seconds_within(within(least), congestion, streams, tried, 1..2);
             least = seconds.iter().copied().fold(least, f64::min);
             candidates.push(Candidate { congestion, streams, seconds });
         }
     };
-    for &congestion in &known.available {
+    for &congestion in &input.available {
         for streams in FIRST {
             attempt(&mut candidates, congestion, streams);
         }
@@ -196,7 +196,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
             attempt(&mut candidates, congestion, next);
         }
         // Where controls are as good as each other, it is by the same number of streams.
-        for &other in &known.available {
+        for &other in &input.available {
             attempt(&mut candidates, other, streams);
         }
     }
@@ -211,7 +211,7 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     candidates.truncate(6);
     // One run is luck: those that lead are run again.
     for one in &mut candidates {
-        one.seconds.extend(known.seconds_within(
+        one.seconds.extend(input.seconds_within(
             within(least),
             one.congestion,
             one.streams,
@@ -228,33 +228,33 @@ pub fn plan(known: &PlanInput, size: Bytes) -> Result<Plan, Error> {
     let all = if tried == size {
         best.seconds.clone()
     } else {
-        known.seconds(best.congestion, best.streams, size, 1..5)
+        input.seconds(best.congestion, best.streams, size, 1..5)
     };
     if !all.iter().all(|seconds| seconds.is_finite()) {
         let message = format!(
             "nothing would arrive at a loss of {:e} over an rtt of {}",
-            known.loss, known.path.rtt_ns
+            input.loss, input.path.rtt_ns
         );
         return Err(Error::new(Fault::You, ErrorCode::PlanPath, message)
             .hint("in the model no congestion control keeps a window open there"));
     }
     let why = match best.streams == most && most < ChannelLimits::MODEL {
         true => StreamsReason::Size(size),
-        false => reason_for_streams(known, best.streams),
+        false => reason_for_streams(input, best.streams),
     };
-    let control = match known.available.len() {
+    let control = match input.available.len() {
         1 => ControlReason::Only,
-        controls => ControlReason::Best(controls, known.loss),
+        controls => ControlReason::Best(controls, input.loss),
     };
     let reasons =
         vec![Reason::Streams(best.streams, why), Reason::Control(best.congestion.into(), control)];
     let runs = Runs::Modelled(&all);
-    Ok(finished(known, size, (best.congestion, best.streams), &runs, reasons))
+    Ok(finished(input, size, (best.congestion, best.streams), &runs, reasons))
 }
 
-fn reason_for_streams(known: &PlanInput, streams: u32) -> StreamsReason {
-    let product = known.path.rate_bps.bytes_in(known.path.rtt_ns);
-    match known.window {
+fn reason_for_streams(input: &PlanInput, streams: u32) -> StreamsReason {
+    let product = input.path.rate_bps.bytes_in(input.path.rtt_ns);
+    match input.window {
         Some(window) if window < product => StreamsReason::Window { window, product, margin: None },
         _ if streams == 1 => StreamsReason::Margin(Margin { part: TIE, model: None }),
         _ => StreamsReason::SharedLoss { product },
@@ -268,7 +268,7 @@ mod tests {
     use crate::plan::{Disturbance, PathPoint, PlanSource};
     use crate::wan::Change;
 
-    fn known(path: &str, loss: f64) -> PlanInput {
+    fn input(path: &str, loss: f64) -> PlanInput {
         PlanInput {
             path: PathPoint::named(path, None).expect("a path"),
             is_queue_known: true,
@@ -286,14 +286,14 @@ mod tests {
     fn against_the_grid(sizes: (u64, u64), streams: &[u32], seeds: std::ops::Range<u64>) {
         for path in ["usn-0.2", "usn-1400", "usn-6600", "usn-8600"] {
             for loss in [0.0, 1e-5, 1e-4] {
-                let known = known(path, loss);
+                let input = input(path, loss);
                 // A step over the shortest path is a thousand times shorter, so it gets less to
                 // move.
                 let size = Bytes(if path == "usn-0.2" { sizes.0 } else { sizes.1 });
-                let plan = plan(&known, size).expect("a plan");
-                let set_up = known.path.rtt_ns.as_secs_f64() * SET_UP_TRIPS;
+                let plan = plan(&input, size).expect("a plan");
+                let set_up = input.path.rtt_ns.as_secs_f64() * SET_UP_TRIPS;
                 let mean = |congestion, streams| {
-                    let found = known.seconds(congestion, streams, size, seeds.clone());
+                    let found = input.seconds(congestion, streams, size, seeds.clone());
                     set_up + found.iter().sum::<f64>() / found.len() as f64
                 };
                 let mut best = (f64::INFINITY, Algorithm::Reno, 0);
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_small_window_needs_more_streams_and_a_small_file_few() {
-        let far = known("usn-8600", 0.0);
+        let far = input("usn-8600", 0.0);
         let squeezed = plan(
             &PlanInput { window: Some(Bytes::mib(16)), ..far.clone() },
             Bytes(100_000_000_000),
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn no_path_is_refused_and_no_time_made_up_without_arrivals() {
-        let far = known("usn-8600", 0.0);
+        let far = input("usn-8600", 0.0);
         let path = |rtt: Span| PathPoint { rtt_ns: rtt, ..far.path.clone() };
         let refused: [(PlanInput, ErrorCode, &str); 7] = [
             (PlanInput { loss: 1.0, ..far.clone() }, ErrorCode::PlanLoss, "probability"),
@@ -397,8 +397,8 @@ mod tests {
                 "at zero",
             ),
         ];
-        for (known, code, words) in refused {
-            let error = plan(&known, Bytes(10_000_000_000)).expect_err(words);
+        for (input, code, words) in refused {
+            let error = plan(&input, Bytes(10_000_000_000)).expect_err(words);
             assert!(
                 (error.code, error.fault) == (code, Fault::You) && error.message.contains(words),
                 "{words}: {error}"
@@ -423,8 +423,8 @@ mod tests {
         let at = |loss, size| {
             let available = vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
             let path = path.clone();
-            let known = PlanInput { path, mtu: 1_500, available, ..known("usn-1400", loss) };
-            plan(&known, Bytes(size)).expect("a plan")
+            let input = PlanInput { path, mtu: 1_500, available, ..input("usn-1400", loss) };
+            plan(&input, Bytes(size)).expect("a plan")
         };
         // Copies over such a link took 27 s and more; of the short ones more than a minute.
         for (loss, size) in [(0.2, 20_000_000), (0.2, 500_000), (0.1, 20_000_000)] {
@@ -442,23 +442,23 @@ mod tests {
     fn no_window_is_larger_than_what_is_to_be_moved() {
         let path = PathPoint::custom(Rate::from_bps(10_000_000_000), Span::from_millis(163));
         let available = vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
-        let known = PlanInput { path, mtu: 1_500, available, ..known("usn-1400", 0.0) };
-        let window = |known: &PlanInput, size: u64| {
-            let plan = plan(known, Bytes(size)).expect("a plan");
+        let input = PlanInput { path, mtu: 1_500, available, ..input("usn-1400", 0.0) };
+        let window = |input: &PlanInput, size: u64| {
+            let plan = plan(input, Bytes(size)).expect("a plan");
             let words = plan.reasons.iter().map(Reason::to_string).collect::<Vec<_>>();
             let why = words.into_iter().find(|why| why.contains("of window")).expect("a reason");
             (plan.window_bytes.0, why)
         };
-        let (few, why) = window(&known, 40);
+        let (few, why) = window(&input, 40);
         assert_eq!(few, 64 << 10);
         assert_eq!(why, "64 KiB of window, which every system gives: it holds all 40 B");
-        let (some, why) = window(&known, 2 << 20);
+        let (some, why) = window(&input, 2 << 20);
         assert_eq!(some, 2 << 20);
         assert_eq!(why, "2 MiB of window for each stream: there is no more to move");
-        let (share, why) = window(&known, 1_000_000_000_000);
+        let (share, why) = window(&input, 1_000_000_000_000);
         assert!(share > 50 << 20 && why.contains("its share"), "{share} {why}");
         // What the hosts let a stream have bounds it as before.
-        let squeezed = PlanInput { window: Some(Bytes::mib(1)), ..known };
+        let squeezed = PlanInput { window: Some(Bytes::mib(1)), ..input };
         assert_eq!(window(&squeezed, 2 << 20).0, 1 << 20);
     }
 
@@ -466,15 +466,15 @@ mod tests {
     fn advice_is_what_an_expert_would_give() {
         let available = vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr];
         let path = PathPoint::custom(Rate::from_bps(100_000_000_000), Span::from_millis(200));
-        let known = PlanInput { path, mtu: 1_500, available, ..known("usn-1400", 0.0) };
-        let long = plan(&known, Bytes(160_000_000_000_000)).expect("a plan");
+        let input = PlanInput { path, mtu: 1_500, available, ..input("usn-1400", 0.0) };
+        let long = plan(&input, Bytes(160_000_000_000_000)).expect("a plan");
         assert_eq!(long.congestion, Algorithm::Cubic, "{long:?}");
         assert!(long.window_bytes <= TCP_WINDOW && long.streams >= 3, "{long:?}");
         let (low, high) = long.interval_s;
         assert!(low < long.seconds && long.seconds < high, "{long:?}");
-        let short = plan(&known, Bytes(40)).expect("a plan");
+        let short = plan(&input, Bytes(40)).expect("a plan");
         assert_eq!(short.streams, 1, "{short:?}");
-        let lossy = plan(&PlanInput { loss: 1e-3, ..known }, Bytes(1_000_000_000_000));
+        let lossy = plan(&PlanInput { loss: 1e-3, ..input }, Bytes(1_000_000_000_000));
         assert_eq!(lossy.expect("a plan").congestion, Algorithm::Bbr);
     }
 }

@@ -82,7 +82,7 @@ pub fn plan_from(
         None => Fastest::Wire,
     };
     let are_alike = cells.iter().all(|(_, summary)| is_at(summary.mean));
-    let known = PlanInput {
+    let input = PlanInput {
         path: match fastest {
             // What it holds is as a copy takes it to be.
             Fastest::Ceiling(_) => PathPoint {
@@ -120,7 +120,7 @@ pub fn plan_from(
     if are_alike {
         let (choice, mut reasons) = usual(&cells, size);
         reasons.push(profiled);
-        return Ok(finished(&known, size, choice, &runs, reasons));
+        return Ok(finished(&input, size, choice, &runs, reasons));
     }
     let mut reasons = vec![
         Reason::BestCell {
@@ -140,7 +140,7 @@ pub fn plan_from(
         let (channel, times) = (driver.name(), summary.mean / most);
         Some(Reason::Unfair { channel, times, why: driver.unfair()? })
     }));
-    let plan = finished(&known, size, (cell.congestion, cell.streams), &runs, reasons);
+    let plan = finished(&input, size, (cell.congestion, cell.streams), &runs, reasons);
     Ok(Plan { channel, ..plan })
 }
 

@@ -100,7 +100,7 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     } else if is_node {
         to_node(&args, output)?
     } else {
-        plan(&known(&args)?, args.size)?
+        plan(&input(&args)?, args.size)?
     };
     let node = if is_node { remote(&args.what)?.to_string() } else { "HOST:".to_owned() };
     let (from, to) = match args.direction {
@@ -132,7 +132,7 @@ impl Model {
 
     /// What is known by these flags of `path`, and of hosts that let a stream have `window` and
     /// choose from `available`.
-    fn known(
+    fn input(
         &self,
         path: PathPoint,
         window: Option<Bytes>,
@@ -255,7 +255,7 @@ fn by_model(remote: &Remote, args: &Args, why: ModelReason) -> Result<Plan, Erro
             ..PathPoint::custom(model.rate.unwrap_or(USUAL_RATE), rtt)
         };
         let offered = available().iter().filter_map(ControlName::algorithm).collect();
-        plan(&model.known(path, Some(begins.window), offered), args.size)?
+        plan(&model.input(path, Some(begins.window), offered), args.size)?
     };
     found.reasons.push(Reason::Unmeasured {
         why,
@@ -287,7 +287,7 @@ fn by_word(remote: &Remote, size: Bytes, rtt: Span, seen: SeenPath) -> Result<Pl
     Ok(found)
 }
 
-fn known(args: &Args) -> Result<PlanInput, Error> {
+fn input(args: &Args) -> Result<PlanInput, Error> {
     let named = wan::Path::named(&args.what)?;
     let rtt = args.model.rtt.or(named.rtt).ok_or_else(|| {
         Error::new(
@@ -299,5 +299,5 @@ fn known(args: &Args) -> Result<PlanInput, Error> {
     })?;
     let path = PathPoint::custom(args.model.rate.unwrap_or(named.rate), rtt);
     let path = PathPoint { name: named.name, miles: named.miles, ..path };
-    Ok(args.model.known(path, None, vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr]))
+    Ok(args.model.input(path, None, vec![Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr]))
 }
