@@ -5,7 +5,7 @@ mod idle_session;
 mod watch;
 
 pub(super) use choice::known;
-pub use choice::unmeasured;
+pub use choice::path_estimate;
 use idle_session::IdleSession;
 pub(super) use watch::Watched;
 

@@ -74,7 +74,7 @@ mod upload;
 pub use crate::mover::LiveRate;
 pub use backup::Backup;
 pub use connect_options::{ConnectOptions, DEFAULT_IDLE_TIMEOUT};
-pub use copy::unmeasured;
+pub use copy::path_estimate;
 pub use copying::{Client, CopyRequest, Copying};
 pub use credentials::Credentials;
 pub use data_path::DataPath;

@@ -5,7 +5,7 @@ use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::profile::{USUAL_RATE, plan_text, probe, read, store};
 use crate::reach;
-use farline::client::{Remote, unmeasured};
+use farline::client::{Remote, path_estimate};
 use farline::kernelcc::available;
 use farline::plan::stored;
 use farline_core::congestion::{Algorithm, ControlName};
@@ -246,7 +246,7 @@ fn by_model(remote: &Remote, args: &Args, why: ModelReason) -> Result<Plan, Erro
     if let (Some(seen), None) = (told, model.first()) {
         return by_word(remote, args.size, rtt, seen);
     }
-    let begins = unmeasured(rtt, None, args.direction != Some(TrafficDirection::Back));
+    let begins = path_estimate(rtt, None, args.direction != Some(TrafficDirection::Back));
     let mut found = if model.first().is_none() {
         begins.plan(args.size)?
     } else {

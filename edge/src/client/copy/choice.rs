@@ -22,7 +22,7 @@ use std::net::IpAddr;
 
 /// A path to `peer`, where its address is known, that is `rtt` long, over which this host sends, or
 /// receives, and of which nothing else is known.
-pub fn unmeasured(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimate {
+pub fn path_estimate(rtt: Span, peer: Option<IpAddr>, sending: bool) -> PathEstimate {
     PathEstimate {
         rtt,
         window: window_limit(if sending { "tcp_wmem" } else { "tcp_rmem" }),
@@ -147,7 +147,7 @@ impl Copy<'_> {
         let seen = self.seen_path(peer, sending);
         let limits = [self.options.limit, self.options.held.map(|held| held.rate)];
         let known = PathContext {
-            path: unmeasured(rtt, peer, sending),
+            path: path_estimate(rtt, peer, sending),
             size,
             rate: limits.into_iter().flatten().chain(seen.map(|seen| seen.rate)).min(),
             resumes: seen.is_some() && self.options.limit.is_none() && resumes_each,
