@@ -141,7 +141,7 @@ fn longest_block(
 
 impl TransferParams {
     /// Chooses; `block` is the size of one staging slot.
-    pub fn new(known: &PathContext, overrides: &UserOverrides, block: Bytes) -> TransferParams {
+    pub fn new(context: &PathContext, overrides: &UserOverrides, block: Bytes) -> TransferParams {
         let (mut reasons, mut is_by_channels) = (Vec::new(), false);
         let streams = match (overrides.streams, &overrides.prior) {
             (Some(streams), _) => {
@@ -152,17 +152,19 @@ impl TransferParams {
                 let (streams, why) = match prior {
                     Some(advice) => {
                         let why = StreamsReason::Profile(advice.date.clone());
-                        for_size(advice.streams.max(1), known.size, why)
+                        for_size(advice.streams.max(1), context.size, why)
                     }
-                    None if known.resumes => for_size(RESUMING, known.size, StreamsReason::Resumed),
-                    None => known.streams(),
+                    None if context.resumes => {
+                        for_size(RESUMING, context.size, StreamsReason::Resumed)
+                    }
+                    None => context.streams(),
                 };
                 is_by_channels = matches!(why, StreamsReason::KnownPath { .. });
                 reasons.push(Reason::Channels(streams as usize, why));
                 streams as usize
             }
         };
-        let has = |advice: &&PriorMeasurement| known.path.available.contains(&advice.congestion);
+        let has = |advice: &&PriorMeasurement| context.path.available.contains(&advice.congestion);
         let (congestion, why) = match (overrides.congestion, &overrides.prior) {
             (Some(name), _) => (Some(name), Reason::Control(name, ControlReason::Asked)),
             (None, prior) => match prior.as_ref().filter(has) {
@@ -170,7 +172,7 @@ impl TransferParams {
                     let why = ControlReason::Profile(date.clone());
                     (Some(*congestion), Reason::Control(*congestion, why))
                 }
-                None => known.path.congestion(),
+                None => context.path.congestion(),
             },
         };
         reasons.push(why);
@@ -178,18 +180,18 @@ impl TransferParams {
             // Half of the pool is on its way: two slots for each queue pair, one on the wire and
             // one behind it. A pair without a slot would move nothing, and with half of them idle
             // the path would never seem to hold more.
-            let begin = STAGING.0.max(4 * known.queue_pairs as u64 * block.0);
-            let whole = known.size.map_or(begin, |size| begin.min(size.0));
+            let begin = STAGING.0.max(4 * context.queue_pairs as u64 * block.0);
+            let whole = context.size.map_or(begin, |size| begin.min(size.0));
             // Reading begins below half the pool: a block on its way in each channel must not hold
             // the next ones back. Channels of queue pairs are as many as was asked for, or one:
             // others are for the way over ordered bytes, should there be none over these.
             let channels =
-                if known.queue_pairs > 0 { overrides.streams.unwrap_or(1) } else { streams };
+                if context.queue_pairs > 0 { overrides.streams.unwrap_or(1) } else { streams };
             let staging = Bytes(whole.max(2 * (channels as u64 + 1) * block.0));
             reasons.push(Reason::StagingBegins(staging));
             staging
         });
-        let longest_block = longest_block(&known.path, streams, known.rate, known.size);
+        let longest_block = longest_block(&context.path, streams, context.rate, context.size);
         reasons.extend(
             longest_block.filter(|longest| longest.0 < LONGEST_BLOCK as u64).map(Reason::Blocks),
         );
@@ -217,7 +219,7 @@ mod tests {
         name.parse().expect("a name")
     }
 
-    fn known(rtt: Span, window: Bytes) -> PathContext {
+    fn context(rtt: Span, window: Bytes) -> PathContext {
         let available = ["reno", "cubic", "bbr"].map(named).to_vec();
         let path =
             PathEstimate { rtt, window, available, default_congestion: named("cubic"), fq: None };
@@ -227,12 +229,12 @@ mod tests {
     #[test]
     fn a_known_path_has_more_channels_unless_somebody_says_how_many() {
         let rtt = Span::from_millis(163);
-        let far = known(rtt, Bytes::mib(512));
+        let far = context(rtt, Bytes::mib(512));
         let rate = Rate::from_bps(400_000_000_000);
         let saved = SavedPath { in_flight: rate.bytes_in(rtt), rtt, fills: true };
         let of = |saved, size, overrides: &UserOverrides| {
-            let known = PathContext { saved, size, ..far.clone() };
-            TransferParams::new(&known, overrides, Bytes::mib(1))
+            let context = PathContext { saved, size, ..far.clone() };
+            TransferParams::new(&context, overrides, Bytes::mib(1))
         };
         let (free, size) = (UserOverrides::default(), Some(Bytes::mib(16 << 10)));
         let planned = of(None, size, &free);
@@ -259,10 +261,10 @@ mod tests {
 
     #[test]
     fn channels_that_resume_are_few() {
-        let far = known(Span::from_millis(163), Bytes::mib(512));
+        let far = context(Span::from_millis(163), Bytes::mib(512));
         let of = |resumes, size| {
-            let known = PathContext { resumes, size, ..far.clone() };
-            TransferParams::new(&known, &UserOverrides::default(), Bytes::mib(1))
+            let context = PathContext { resumes, size, ..far.clone() };
+            TransferParams::new(&context, &UserOverrides::default(), Bytes::mib(1))
         };
         assert_eq!((of(false, None).streams, of(true, None).streams), (4, 2));
         assert_eq!(of(true, Some(Bytes(1_000))).streams, 1);
@@ -272,9 +274,9 @@ mod tests {
     #[test]
     fn blocks_are_what_a_channel_carries_in_a_round_trip() {
         let of_size = |rtt, rate, streams, size| {
-            let known = PathContext { rate, size, ..known(rtt, Bytes::mib(512)) };
+            let context = PathContext { rate, size, ..context(rtt, Bytes::mib(512)) };
             let overrides = UserOverrides { streams: Some(streams), ..UserOverrides::default() };
-            TransferParams::new(&known, &overrides, Bytes::mib(1)).longest_block
+            TransferParams::new(&context, &overrides, Bytes::mib(1)).longest_block
         };
         let longest = |rtt, rate, streams| of_size(rtt, rate, streams, None);
         let far = Span::from_millis(100);
@@ -297,9 +299,12 @@ mod tests {
     #[test]
     fn a_pool_begins_with_two_slots_for_each_queue_pair() {
         let slots = |queue_pairs, size| {
-            let known =
-                PathContext { queue_pairs, size, ..known(Span::from_millis(20), Bytes::mib(512)) };
-            TransferParams::new(&known, &UserOverrides::default(), Bytes::mib(1))
+            let context = PathContext {
+                queue_pairs,
+                size,
+                ..context(Span::from_millis(20), Bytes::mib(512))
+            };
+            TransferParams::new(&context, &UserOverrides::default(), Bytes::mib(1))
                 .slots(Bytes::mib(1))
         };
         assert_eq!(
@@ -310,7 +315,7 @@ mod tests {
         // However many channels the way over ordered bytes would have.
         let far = |queue_pairs| PathContext {
             queue_pairs,
-            ..known(Span::from_millis(163), Bytes::mib(4))
+            ..context(Span::from_millis(163), Bytes::mib(4))
         };
         let choice = |queue_pairs| {
             TransferParams::new(&far(queue_pairs), &UserOverrides::default(), Bytes::mib(1))
@@ -321,7 +326,7 @@ mod tests {
 
     #[test]
     fn without_a_wish_it_is_as_the_advisor_says() {
-        let mut far = known(Span::from_millis(163), Bytes::mib(4));
+        let mut far = context(Span::from_millis(163), Bytes::mib(4));
         far.path.default_congestion = named("bbr");
         let choice = TransferParams::new(&far, &UserOverrides::default(), Bytes::mib(1));
         assert_eq!(
@@ -345,13 +350,15 @@ mod tests {
             prior: None,
         };
         let choice =
-            TransferParams::new(&known(Span::from_millis(163), Bytes::mib(4)), &overrides, block);
+            TransferParams::new(&context(Span::from_millis(163), Bytes::mib(4)), &overrides, block);
         assert_eq!(
             (choice.streams, choice.congestion, choice.slots(block)),
             (3, Some(named("reno")), 8)
         );
-        let small =
-            PathContext { size: Some(Bytes(1000)), ..known(Span::from_millis(163), Bytes::mib(4)) };
+        let small = PathContext {
+            size: Some(Bytes(1000)),
+            ..context(Span::from_millis(163), Bytes::mib(4))
+        };
         assert_eq!(TransferParams::new(&small, &UserOverrides::default(), block).streams, 1);
     }
 
@@ -365,7 +372,7 @@ mod tests {
             date: "today".to_owned(),
         };
         let overrides = UserOverrides { prior: Some(advice.clone()), ..UserOverrides::default() };
-        let far = known(Span::from_millis(163), Bytes::mib(512));
+        let far = context(Span::from_millis(163), Bytes::mib(512));
         let choice = TransferParams::new(&far, &overrides, block);
         assert_eq!((choice.streams, choice.congestion), (8, Some(named("bbr"))));
         assert!(

@@ -146,7 +146,7 @@ impl Copy<'_> {
             .is_some_and(|stack| own_control.is_some_and(|control| stack.resumes_each(control)));
         let seen = self.seen_path(peer, sending);
         let limits = [self.options.limit, self.options.held.map(|held| held.rate)];
-        let known = PathContext {
+        let context = PathContext {
             path: path_estimate(rtt, peer, sending),
             size,
             rate: limits.into_iter().flatten().chain(seen.map(|seen| seen.rate)).min(),
@@ -156,7 +156,7 @@ impl Copy<'_> {
                 stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
         };
-        let mut choice = TransferParams::new(&known, &self.overrides, Bytes(BLOCK_LEN as u64));
+        let mut choice = TransferParams::new(&context, &self.overrides, Bytes(BLOCK_LEN as u64));
         if let Some(wanted) = self.options.buffer {
             choice.reasons.push(Reason::Buffers(wanted));
             if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
