@@ -304,11 +304,11 @@ impl CopyBooking {
     /// Blocks until an agent says that the circuit is up.
     ///
     /// # Errors
-    /// When `stop` is asked, the reservation ends, or no circuit comes.
-    pub fn ready(&mut self, stop: &CancelToken) -> Result<(), Error> {
+    /// When `cancel` is asked, the reservation ends, or no circuit comes.
+    pub fn ready(&mut self, cancel: &CancelToken) -> Result<(), Error> {
         let mut told = None;
         loop {
-            if stop.is_asked() {
+            if cancel.is_asked() {
                 return Err(CancelToken::error());
             }
             let circuits: CircuitsDocument = self.client.get("/v1/circuits")?;

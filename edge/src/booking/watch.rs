@@ -44,13 +44,13 @@ pub struct BookingHandle {
 }
 
 impl CopyBooking {
-    /// Watches a copy that `stop` ends, and has `tell` told, until it is over.
+    /// Watches a copy that `cancel` ends, and has `tell` told, until it is over.
     ///
     /// # Errors
     /// When no thread can be had.
     pub fn watch(
         self,
-        stop: CancelToken,
+        cancel: CancelToken,
         tell: impl FnMut(BookingNotice) + Send + 'static,
     ) -> Result<BookingHandle, Error> {
         let (over, is_over) = sync_channel::<()>(0);
@@ -73,7 +73,7 @@ impl CopyBooking {
             while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(LOOK) {
                 if let Some(error) = watch.check() {
                     *lock(&note) = Some(error);
-                    stop.ask();
+                    cancel.ask();
                     // What it can go on from is made durable meanwhile; the copy says when.
                     let _ = is_over.recv();
                     return;

@@ -206,7 +206,7 @@ impl CopyRequest {
         let (tell, progress) = watch::channel(Progress::default());
         let (done, outcome) = oneshot::channel();
         let CopyRequest { sources, destination, options, .. } = self;
-        let cancel = options.stop.clone();
+        let cancel = options.cancel.clone();
         let work = move || {
             let mut report = |progress: &Progress| {
                 let _ = tell.send(*progress);

@@ -439,7 +439,7 @@ impl Place {
                     }
                     // A signal or a deadline has its turn: nothing here waits for anything.
                     tokio::task::yield_now().await;
-                    copy.options.stop.reason().map_or(Ok(()), Err)?;
+                    copy.options.cancel.reason().map_or(Ok(()), Err)?;
                 }
             }
             Place::There(control, top) if copy.options.backup.is_some() => {

@@ -71,7 +71,7 @@ pub struct Options {
     /// Who is told of it.
     pub on_retry: RetryListener,
     /// How it is asked to end early.
-    pub stop: CancelToken,
+    pub cancel: CancelToken,
     /// How staging is put to the test.
     pub trial: Trial,
 }

@@ -96,7 +96,7 @@ async fn sleep(copy: &mut Copy<'_>, wait: Span, is_there: bool) -> Result<(), Er
     let result = loop {
         tokio::select! {
             () = &mut woken => break Ok(()),
-            reason = copy.options.stop.asked() => break Err(reason),
+            reason = copy.options.cancel.asked() => break Err(reason),
             _ = tick.tick() => copy.show_waiting(),
         }
     };

@@ -229,12 +229,12 @@ async fn make_room(
     destination: &Location,
     most: u64,
 ) -> Result<bool, Error> {
-    let (mut has_room, stop) = (false, copy.options.stop.clone());
+    let (mut has_room, cancel) = (false, copy.options.cancel.clone());
     let made = with_retries(copy, async |copy| {
         has_room = extraneous::make_room(copy, source, destination, most).await?;
         Ok(())
     });
-    let made = until_stopped(&stop, made).await;
+    let made = until_stopped(&cancel, made).await;
     note_failed(copy, made, "deleting what stands where something of another kind is to be")?;
     Ok(has_room)
 }
@@ -246,22 +246,22 @@ async fn delete(
     destination: &Location,
     most: u64,
 ) -> Result<(), Error> {
-    let stop = copy.options.stop.clone();
+    let cancel = copy.options.cancel.clone();
     let deleted =
         with_retries(copy, async |copy| extraneous::delete(copy, source, destination, most).await);
-    let deleted = until_stopped(&stop, deleted).await;
+    let deleted = until_stopped(&cancel, deleted).await;
     note_failed(copy, deleted, "deleting what the source does not have")
 }
 
 /// What `work` comes to, unless the copy is asked to end before: a deletion leaves nothing
 /// half-done, and a server that says nothing is not waited for.
 async fn until_stopped<T>(
-    stop: &CancelToken,
+    cancel: &CancelToken,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     tokio::select! {
         done = work => done,
-        reason = stop.asked() => Err(reason),
+        reason = cancel.asked() => Err(reason),
     }
 }
 

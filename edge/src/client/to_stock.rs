@@ -206,7 +206,7 @@ impl<'a> ToServer<'a> {
         }
         if !copy.needs_tickets {
             let Err(error) = self.carry_once(copy, one.clone()).await else { return Ok(()) };
-            if copy.options.stop.reason().is_some() {
+            if copy.options.cancel.reason().is_some() {
                 return Err(error);
             }
             copy.needs_tickets = true;

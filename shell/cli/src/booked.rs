@@ -183,10 +183,10 @@ pub(crate) enum Begun {
     Ended(u8),
 }
 
-/// Runs `work` in a thread of its own; a signal asks `stop` to end it.
+/// Runs `work` in a thread of its own; a signal asks `cancel` to end it.
 fn attended<T: Send + 'static>(
     runtime: &Runtime,
-    stop: &CancelToken,
+    cancel: &CancelToken,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<Result<T, u8>, Error> {
     runtime.block_on(async {
@@ -198,7 +198,7 @@ fn attended<T: Send + 'static>(
         tokio::select! {
             done = &mut working => done.unwrap_or_else(|error| Err(lost(error))).map(Ok),
             code = signals.next() => {
-                stop.ask();
+                cancel.ask();
                 // It sees that soon, and gives back what it booked; who asks twice does not wait.
                 tokio::select! {
                     _ = working => {}
@@ -250,7 +250,7 @@ pub(crate) fn begin(
         return Ok(Begun::Nothing);
     }
     let label = label(sources, destination);
-    let made = attended(runtime, &options.stop, move || {
+    let made = attended(runtime, &options.cancel, move || {
         CopyBooking::make(address, &terms, &ends, payload.unwrap_or_default(), &label)
     })?;
     let mut booking = match made {
@@ -271,8 +271,8 @@ pub(crate) fn begin(
         booking.rate(),
         predicted(&booking).map(|end| format!("; done about {}", shown(end))).unwrap_or_default(),
     ));
-    let stop = options.stop.clone();
-    let up = attended(runtime, &options.stop, move || booking.ready(&stop).map(|()| booking))?;
+    let cancel = options.cancel.clone();
+    let up = attended(runtime, &options.cancel, move || booking.ready(&cancel).map(|()| booking))?;
     let mut booking = match up {
         Ok(booking) => booking,
         Err(code) => return Ok(Begun::Ended(code)),
@@ -295,13 +295,13 @@ impl Booked {
     /// Watches the copy's time; `say` prints a line.
     pub(crate) fn watch(
         &mut self,
-        stop: &CancelToken,
+        cancel: &CancelToken,
         say: impl Fn(&str) + Send + 'static,
     ) -> Result<(), Error> {
         let Some(booking) = self.booking.take() else { return Ok(()) };
         let id = booking.reservation().id.clone();
         let tell = move |notice: BookingNotice| say(&in_words(&id, &notice));
-        self.watched = Some(booking.watch(stop.clone(), tell)?);
+        self.watched = Some(booking.watch(cancel.clone(), tell)?);
         Ok(())
     }
 

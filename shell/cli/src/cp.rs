@@ -371,7 +371,7 @@ pub(crate) fn carry_out(
         say(&format!("{error}; trying again in {wait:.0} (attempt {})", failures + 1));
     });
     if let Some(booked) = &mut booked {
-        booked.watch(&options.stop, progress.speaker())?;
+        booked.watch(&options.cancel, progress.speaker())?;
     }
     let mut watch = |so_far: &Progress| {
         if let Some(booked) = &booked {
@@ -477,7 +477,7 @@ async fn copy_until_ended(
         code = signals.next() => Ended::Signalled(code),
         within = late => Ended::Late(within),
     };
-    options.stop.ask();
+    options.cancel.ask();
     // It makes durable what it can go on from, and says so; who asks twice does not want to wait
     // for that.
     let result = tokio::select! {

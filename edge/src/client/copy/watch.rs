@@ -90,7 +90,7 @@ impl Copy<'_> {
                 result = &mut work => break result,
                 _ = tick.tick() => {
                     self.show();
-                    if let Some(reason) = self.options.stop.reason() {
+                    if let Some(reason) = self.options.cancel.reason() {
                         self.live.cancel.cancel(reason);
                     }
                     if let Some((server, heard)) = &watched
@@ -139,7 +139,7 @@ impl Copy<'_> {
         for &id in requests {
             let ended = self.reply_to(control, id).await.map(drop);
             let is_given_up = matches!(&ended, Err(error) if error.code == ErrorCode::PeerSilent)
-                || self.options.stop.reason().is_some();
+                || self.options.cancel.reason().is_some();
             // The first failure is the cause; those behind it follow from it.
             result = result.and(ended);
             if is_given_up {
@@ -167,7 +167,7 @@ impl Copy<'_> {
                 reply = &mut done => return reply,
                 _ = tick.tick() => {
                     self.show();
-                    if let Some(reason) = self.options.stop.reason() {
+                    if let Some(reason) = self.options.cancel.reason() {
                         return Err(reason);
                     }
                     if let Some(error) = self.silent(&mut idle, &server, &heard) {

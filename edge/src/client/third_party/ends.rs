@@ -155,7 +155,7 @@ impl<'a> Ends<'a> {
                     if payload {
                         show(copy, *base + moved);
                     }
-                    if let Some(reason) = copy.options.stop.reason() {
+                    if let Some(reason) = copy.options.cancel.reason() {
                         break Word::Broken(reason);
                     }
                     // A receiver goes on to say that nothing comes: of payload, words alone are no

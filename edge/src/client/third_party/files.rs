@@ -314,7 +314,7 @@ async fn compare(
     let Ends { from, to, sender, receiver, .. } = ends;
     let (sent, stored) = tokio::select! {
         both = async { tokio::join!(sender.done(sent), receiver.done(stored)) } => both,
-        reason = copy.options.stop.asked() => return Err(reason),
+        reason = copy.options.cancel.asked() => return Err(reason),
     };
     let both = sent.map_err(|error| at(from, error)).and_then(|sent| {
         let stored = stored.map_err(|error| at(to, error))?;
