@@ -1,9 +1,9 @@
 //! `farline check`: is this host fit, and does the other one answer.
 
+use crate::connect;
 use crate::interrupt;
 use crate::node::remote;
 use crate::output::Output;
-use crate::reach;
 use farline::channels::trust::Fingerprint;
 use farline::client::{DataPort, Greeting, PortState, greet_and_reach_data};
 use farline::host::{facts, measure};
@@ -95,14 +95,14 @@ fn data_port(data: &DataPort, is_farline: bool) -> String {
 }
 
 pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
-    let mut reach = reach::with(args.ssh, args.tls_ca, args.tls_pin);
-    reach.remote_farline = args.remote_farline;
+    let mut connect = connect::with(args.ssh, args.tls_ca, args.tls_pin);
+    connect.remote_farline = args.remote_farline;
     let node = args
         .host
         .as_deref()
         .map(|host| {
             let remote = remote(host)?;
-            interrupt::runtime("start")?.block_on(greet_and_reach_data(&remote, &reach))
+            interrupt::runtime("start")?.block_on(greet_and_reach_data(&remote, &connect))
         })
         .transpose()?;
     let mut facts = facts(node.as_ref().and_then(|node| node.local));

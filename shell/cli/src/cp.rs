@@ -2,13 +2,13 @@
 
 use crate::attributes::AttributeArgs;
 use crate::booked::{self, Begun, ReserveFlag};
+use crate::connect;
 use crate::copy_report::{self, Asked};
 use crate::flags;
 use crate::interrupt::{self, Signals};
 use crate::numbers;
 use crate::output::Output;
 use crate::progress::{ProgressDisplay, ProgressLine};
-use crate::reach;
 use crate::select::SelectionArgs;
 use farline::channels::Stack;
 use farline::channels::trust::Fingerprint;
@@ -287,11 +287,11 @@ impl How {
         (*read, *write) = (self.trial_read, self.trial_write);
         (*stall, *sync) = (self.trial_stall, self.trial_sync);
         *in_turns = self.trial_in_turns;
-        options.connect = reach::with(self.ssh, self.tls_ca, self.tls_pin);
+        options.connect = connect::with(self.ssh, self.tls_ca, self.tls_pin);
         (options.connect.no_encrypt, options.connect.encrypt) = (self.no_encrypt, self.encrypt);
         options.connect.remote_farline = self.remote_farline;
         options.connect.timeout = self.timeout.map(Span::from_secs);
-        reach::ask_for_password(&mut options.connect, ends.iter().copied())?;
+        connect::ask_for_password(&mut options.connect, ends.iter().copied())?;
         Ok(options)
     }
 }

@@ -13,6 +13,7 @@ mod calendar;
 mod cc;
 mod channel;
 mod check;
+mod connect;
 mod copy_report;
 mod cp;
 mod duration;
@@ -39,7 +40,6 @@ mod profile;
 mod progress;
 #[cfg(any(feature = "line", feature = "profile"))]
 mod provenance;
-mod reach;
 #[cfg(feature = "calendar")]
 mod reserve;
 mod select;

@@ -20,7 +20,7 @@ pub(crate) fn remote(text: &str) -> Result<Remote, Error> {
 }
 
 /// Whether the node of `remote` answers, and how far it is.
-pub(crate) fn hello(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, Error> {
+pub(crate) fn hello(remote: &Remote, connect: &ConnectOptions) -> Result<Greeting, Error> {
     let runtime = interrupt::runtime("start")?;
-    runtime.block_on(greet(remote, reach))
+    runtime.block_on(greet(remote, connect))
 }

@@ -1,10 +1,10 @@
 //! `farline partials`: what broken-off copies left behind, listed and removed.
 
+use crate::connect;
 use crate::duration::duration;
 use crate::interrupt;
 use crate::node::hello;
 use crate::output::Output;
-use crate::reach;
 use clap::Subcommand;
 use farline::client::{Location, Remote, remove_elsewhere, stored_elsewhere};
 use farline::stores::{LandedTree, Leftover, Leftovers, Receipt, Removal};
@@ -169,7 +169,7 @@ fn stored_at(remote: &Remote, asked: bool) -> Result<Vec<Receipt>, Error> {
     let is_there = |receipt: &Receipt| receipt.partial == named || is_at(&receipt.target(), &named);
     let stored: Vec<Receipt> = stored_elsewhere()?.into_iter().filter(is_there).collect();
     // A Farline node keeps its own account of what is left there, beneath its root.
-    if asked && stored.is_empty() && (remote.farline || hello(remote, &reach::usual())?.farline) {
+    if asked && stored.is_empty() && (remote.farline || hello(remote, &connect::usual())?.farline) {
         let message =
             format!("{} is a Farline node: what is left there is listed there", remote.server());
         return Err(Error::new(Fault::You, ErrorCode::Unsupported, message)

@@ -1,10 +1,10 @@
 //! `farline plan`: what to choose for a transfer, how long it will take, and why.
 
 use crate::booked::{self, ReserveFlag};
+use crate::connect;
 use crate::node::{hello, remote};
 use crate::output::Output;
 use crate::profile::{USUAL_RATE, plan_text, probe, read, store};
-use crate::reach;
 use farline::client::{Remote, path_estimate};
 use farline::kernelcc::available;
 use farline::plan::stored;
@@ -239,7 +239,7 @@ fn by_model(remote: &Remote, args: &Args, why: ModelReason) -> Result<Plan, Erro
     let (rtt, told) = match model.rtt {
         Some(rtt) => (rtt, None),
         None => {
-            let node = hello(remote, &reach::usual())?;
+            let node = hello(remote, &connect::usual())?;
             (node.rtt, if is_back { node.paths.back } else { node.paths.out })
         }
     };

@@ -14,10 +14,10 @@ mod steps;
 mod target;
 mod vlan;
 
+use crate::connect;
 use crate::export::{write_as_named, write_each};
 use crate::output::{self, Output};
 use crate::provenance::now;
-use crate::reach;
 use farline::channels::trust::Fingerprint;
 use farline::line::{self, LineProgress, LineRequestOptions};
 use farline::plan::document::{check, place};
@@ -185,8 +185,8 @@ pub(crate) fn run(args: Args, output: &Output) -> Result<ExitCode, Error> {
     let target = match settings.ethernet {
         Some(_) => LineTarget::of_ethernet(&settings.target)?,
         None => {
-            let reach = reach::with(None, args.tls_ca.clone(), args.tls_pin);
-            LineTarget::find(&settings.target, reach)?
+            let connect = connect::with(None, args.tls_ca.clone(), args.tls_pin);
+            LineTarget::find(&settings.target, connect)?
         }
     };
     if args.stamp && !target.is_host() {

@@ -1,7 +1,7 @@
 //! What TARGET of `farline line` names: a link that is up, a node, or a host with a reflector.
 
+use crate::connect;
 use crate::node::remote;
-use crate::reach;
 use farline::client::{ConnectOptions, Location, Remote, grant_line};
 use farline::line::{HardwareAddress, LineProgress, LineRequestOptions, run, run_over};
 use farline::link::Link;
@@ -21,16 +21,16 @@ pub(super) enum LineTarget {
 
 impl LineTarget {
     /// A URL is a node; what a link is called that is link; everything else is a host.
-    /// A node is reached as `reach` says, which is for no other.
-    pub(super) fn find(target: &str, mut reach: ConnectOptions) -> Result<LineTarget, Error> {
+    /// A node is reached as `connect` says, which is for no other.
+    pub(super) fn find(target: &str, mut connect: ConnectOptions) -> Result<LineTarget, Error> {
         if target.contains("://") {
             let node = Location::Remote(remote(target)?);
-            reach::ask_for_password(&mut reach, [&node])?;
+            connect::ask_for_password(&mut connect, [&node])?;
             if let Location::Remote(node) = node {
-                return Ok(LineTarget::Node(Box::new(node), Box::new(reach)));
+                return Ok(LineTarget::Node(Box::new(node), Box::new(connect)));
             }
         }
-        let trust = &reach.trust;
+        let trust = &connect.trust;
         if trust.authorities.is_some() || trust.fingerprint.is_some() {
             let message = format!("--tls-ca and --tls-pin are for a node, and `{target}` is none");
             return Err(Error::new(Fault::You, ErrorCode::LineSetting, message)
@@ -74,10 +74,10 @@ impl LineTarget {
         match self {
             LineTarget::Link(link) => run_over(link, options, progress),
             LineTarget::Host => run(options, progress),
-            LineTarget::Node(remote, reach) => {
+            LineTarget::Node(remote, connect) => {
                 let session = options.resume.as_ref().map(|state| state.session);
                 let mut options = options.clone();
-                options.granted = Some(grant_line(remote, reach, session)?);
+                options.granted = Some(grant_line(remote, connect, session)?);
                 run(&options, progress)
             }
         }

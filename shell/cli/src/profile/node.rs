@@ -1,11 +1,11 @@
 //! Profiles of real paths: to a node that lets itself be measured.
 
 use super::print::rate;
+use crate::connect;
 use crate::duration::duration;
 use crate::node::remote;
 use crate::output::Output;
 use crate::provenance::now;
-use crate::reach;
 use farline::client::{Consent, NodeBench, Remote};
 use farline::plan::{self, ProbePath};
 use farline_core::profile::{Job, PathPoint, Profile, Repetition, TrafficDirection};
@@ -20,7 +20,7 @@ const PROBE_IDLE_TIMEOUT: Span = Span::from_secs(10);
 /// A node, and what it says to being measured.
 pub(super) fn open(node: &str) -> Result<(NodeBench, Remote, Consent), Error> {
     let remote = remote(node)?;
-    let (bench, consent) = NodeBench::open(remote.clone(), reach::usual())?;
+    let (bench, consent) = NodeBench::open(remote.clone(), connect::usual())?;
     Ok((bench, remote, consent))
 }
 
@@ -52,9 +52,9 @@ pub(crate) fn probe(
     output: &Output,
 ) -> Result<Profile, Error> {
     let deadline = Instant::now() + PROBE_LONGEST;
-    let mut reach = reach::usual();
-    reach.timeout = Some(PROBE_IDLE_TIMEOUT);
-    let (mut bench, consent) = NodeBench::open(node.clone(), reach)?;
+    let mut connect = connect::usual();
+    connect.timeout = Some(PROBE_IDLE_TIMEOUT);
+    let (mut bench, consent) = NodeBench::open(node.clone(), connect)?;
     bench.end_at(deadline);
     let probed =
         ProbePath { server: node.server(), ceiling: consent.ceiling, rtt: consent.rtt, way };

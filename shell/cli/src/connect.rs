@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// What the environment says: `FARLINE_SSH`, `GLOBUS_REMOTE_SSHFTP`, and who logs in.
 pub(crate) fn usual() -> ConnectOptions {
-    reach(None, Trust::default())
+    connect(None, Trust::default())
 }
 
 /// The same with flags, which win.
@@ -20,25 +20,25 @@ pub(crate) fn with(
 ) -> ConnectOptions {
     let mut trust = Trust::default();
     (trust.authorities, trust.fingerprint) = (tls_ca, tls_pin);
-    reach(ssh, trust)
+    connect(ssh, trust)
 }
 
-fn reach(ssh: Option<String>, trust: Trust) -> ConnectOptions {
+fn connect(ssh: Option<String>, trust: Trust) -> ConnectOptions {
     let ssh = ssh.or_else(|| std::env::var("FARLINE_SSH").ok()).unwrap_or_default();
     let file = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty());
     // One file may hold both.
-    let mut reach = ConnectOptions::default();
-    reach.trust = trust;
-    reach.credentials.certificate = file("FARLINE_CERT").map(|certificate| {
+    let mut connect = ConnectOptions::default();
+    connect.trust = trust;
+    connect.credentials.certificate = file("FARLINE_CERT").map(|certificate| {
         let key = file("FARLINE_KEY").unwrap_or_else(|| certificate.clone());
         ClientKey::new(certificate, key)
     });
-    reach.credentials.password = std::env::var("FARLINE_PASSWORD").ok();
+    connect.credentials.password = std::env::var("FARLINE_PASSWORD").ok();
     // As `globus-url-copy` has it.
-    reach.remote_sshftp =
+    connect.remote_sshftp =
         std::env::var("GLOBUS_REMOTE_SSHFTP").ok().filter(|program| !program.is_empty());
-    reach.ssh = ssh.split_whitespace().map(str::to_owned).collect();
-    reach
+    connect.ssh = ssh.split_whitespace().map(str::to_owned).collect();
+    connect
 }
 
 /// Users who log in without a password: who shows a token, and nobody in particular.
@@ -51,10 +51,11 @@ const PASSWORDLESS: [&str; 3] = [BEARER, "anonymous", "ftp"];
 /// When there is no terminal, or it cannot be read: an empty password would only count as a wrong
 /// one.
 pub(crate) fn ask_for_password<'a>(
-    reach: &mut ConnectOptions,
+    connect: &mut ConnectOptions,
     places: impl IntoIterator<Item = &'a Location>,
 ) -> Result<(), Error> {
-    let has_other = reach.credentials.password.is_some() || reach.credentials.certificate.is_some();
+    let has_other =
+        connect.credentials.password.is_some() || connect.credentials.certificate.is_some();
     if has_other {
         return Ok(());
     }
@@ -77,6 +78,6 @@ pub(crate) fn ask_for_password<'a>(
         let message = format!("the password cannot be read: {error}");
         Error::new(Fault::Here, ErrorCode::Terminal, message)
     })?;
-    reach.credentials.password = Some(password);
+    connect.credentials.password = Some(password);
     Ok(())
 }
