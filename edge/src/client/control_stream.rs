@@ -7,7 +7,7 @@ use super::ssh::Ssh;
 use super::sshftp;
 use crate::channels::Handle;
 use crate::channels::gsi::UserProxy;
-use crate::channels::one_port::{self, ConnectedControl, SharedConnection, connect};
+use crate::channels::one_port::{self, ConnectedControl, SharedConnection};
 use crate::channels::trust::{ControlTls, Duplex, client, connect_control, untrusted};
 use crate::plan::paths::address_towards;
 use crate::sys::words::plain;
@@ -44,15 +44,15 @@ impl ControlStream {
     /// Connects; TLS is not begun yet.
     pub(super) async fn open(
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
     ) -> Result<ControlStream, Error> {
         if remote.transport == ControlTransport::Ssh {
-            let (ssh, mut stream) = Ssh::start(remote, reach)?;
+            let (ssh, mut stream) = Ssh::start(remote, connect)?;
             let ssh = Arc::new(ssh);
             let ends = match remote.farline {
                 // A Farline node says it itself (K-6).
                 true => None,
-                false => Some(ends_over_ssh(remote, reach, &mut stream, &ssh).await?),
+                false => Some(ends_over_ssh(remote, connect, &mut stream, &ssh).await?),
             };
             return Ok(ControlStream {
                 stream: Box::new(stream),
@@ -64,7 +64,7 @@ impl ControlStream {
             });
         }
         if remote.transport == ControlTransport::OnePort {
-            return ControlStream::over_udp(remote, reach).await;
+            return ControlStream::over_udp(remote, connect).await;
         }
         let server = format!("{}:{}", remote.host, remote.port);
         let failed = |error: std::io::Error| {
@@ -78,9 +78,9 @@ impl ControlStream {
             };
             Error::new(Fault::Between, ErrorCode::Unreachable, message).hint(hint).caused_by(error)
         };
-        let host = reach.address.map_or(remote.host.clone(), |address| address.to_string());
+        let host = connect.address.map_or(remote.host.clone(), |address| address.to_string());
         let connecting = tokio::time::timeout(
-            reach.at_most(CONNECT_TIMEOUT),
+            connect.at_most(CONNECT_TIMEOUT),
             TcpStream::connect((host, remote.port)),
         );
         let stream = connecting
@@ -104,7 +104,7 @@ impl ControlStream {
     }
 
     /// Connects to the node's one UDP port; the handshake is its own.
-    async fn over_udp(remote: &Remote, reach: &ConnectOptions) -> Result<ControlStream, Error> {
+    async fn over_udp(remote: &Remote, connect: &ConnectOptions) -> Result<ControlStream, Error> {
         if !one_port::IS_BUILT {
             return Err(Error::not_built("farlineq://", one_port::DRIVER));
         }
@@ -121,22 +121,22 @@ impl ControlStream {
             Error::new(Fault::There, ErrorCode::ServerClosing, message)
                 .hint("its log says which limit strikes; try again later")
         };
-        let own = reach.credentials.certificate.as_ref();
-        let (config, verifier) = client(&reach.trust, own)?;
-        let host = reach.address.map_or(remote.host.clone(), |address| address.to_string());
+        let own = connect.credentials.certificate.as_ref();
+        let (config, verifier) = client(&connect.trust, own)?;
+        let host = connect.address.map_or(remote.host.clone(), |address| address.to_string());
         let found = tokio::net::lookup_host((host, remote.port)).await;
         let found: Vec<SocketAddr> = found.map_err(|error| silent(&error.to_string()))?.collect();
         let connecting = async {
             let mut last = Err(io::ErrorKind::NotFound.into());
             for address in found {
-                last = connect(address, &remote.host, &config).await;
+                last = one_port::connect(address, &remote.host, &config).await;
                 if last.is_ok() {
                     break;
                 }
             }
             last
         };
-        let within = reach.at_most(UDP_TIMEOUT);
+        let within = connect.at_most(UDP_TIMEOUT);
         let connected = tokio::time::timeout(within, connecting).await.unwrap_or_else(|_| {
             let why = format!("nothing replied within {}", Span::from(within));
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
@@ -145,7 +145,7 @@ impl ControlStream {
             connected.map_err(|error| match verifier.seen() {
                 // It is there, and who comes later may have a place.
                 _ if error.kind() == io::ErrorKind::ConnectionRefused => turned_away(),
-                Some(_) => untrusted(&remote.host, &reach.trust, verifier.seen(), &error),
+                Some(_) => untrusted(&remote.host, &connect.trust, verifier.seen(), &error),
                 None => silent(&error.to_string()),
             })?;
         let own = address_towards(peer.ip()).unwrap_or(peer.ip());
@@ -157,10 +157,10 @@ impl ControlStream {
     pub(super) async fn start_tls(
         self,
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
     ) -> Result<ControlStream, Error> {
-        let own = reach.credentials.certificate.as_ref();
-        let (stream, tls) = connect_control(self.stream, &remote.host, &reach.trust, own).await?;
+        let own = connect.credentials.certificate.as_ref();
+        let (stream, tls) = connect_control(self.stream, &remote.host, &connect.trust, own).await?;
         Ok(ControlStream { stream, tls: Some(tls), ..self })
     }
 
@@ -168,10 +168,10 @@ impl ControlStream {
     pub(super) async fn start_gssapi(
         self,
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
         proxy: &UserProxy,
     ) -> Result<ControlStream, Error> {
-        let stream = initiate(self.stream, remote, &reach.trust, proxy).await?;
+        let stream = initiate(self.stream, remote, &connect.trust, proxy).await?;
         Ok(ControlStream { stream, ..self })
     }
 }
@@ -180,13 +180,13 @@ impl ControlStream {
 /// before it on `stream`.
 async fn ends_over_ssh(
     remote: &Remote,
-    reach: &ConnectOptions,
+    connect: &ConnectOptions,
     stream: &mut UnixStream,
     ssh: &Arc<Ssh>,
 ) -> Result<(SocketAddr, SocketAddr), Error> {
     let said = sshftp::server_address(stream);
     // Questions of ssh's are answered meanwhile.
-    let said = match reach.idle_timeout() {
+    let said = match connect.idle_timeout() {
         Some(within) => tokio::time::timeout(within, said)
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),

@@ -134,8 +134,8 @@ async fn introduce(
 ///
 /// # Errors
 /// When the node cannot be reached, does not speak FTP, or lets nobody in.
-pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, Error> {
-    greeted(remote, reach, false).await
+pub async fn greet(remote: &Remote, connect: &ConnectOptions) -> Result<Greeting, Error> {
+    greeted(remote, connect, false).await
 }
 
 /// The same, and whether this host reaches the port that the node opens for data.
@@ -144,17 +144,17 @@ pub async fn greet(remote: &Remote, reach: &ConnectOptions) -> Result<Greeting, 
 /// As [`greet`]; that the port is not reached is none.
 pub async fn greet_and_reach_data(
     remote: &Remote,
-    reach: &ConnectOptions,
+    connect: &ConnectOptions,
 ) -> Result<Greeting, Error> {
-    greeted(remote, reach, true).await
+    greeted(remote, connect, true).await
 }
 
 async fn greeted(
     remote: &Remote,
-    reach: &ConnectOptions,
+    connect: &ConnectOptions,
     reaches_data: bool,
 ) -> Result<Greeting, Error> {
-    let (mut control, _) = Control::open(remote, reach, Vec::new()).await?;
+    let (mut control, _) = Control::open(remote, connect, Vec::new()).await?;
     for _ in 0..3 {
         let look = control.try_request(Request::Stat(Pathname::new(b"/".to_vec())));
         // The answer does not matter, its time does.

@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 /// When it cannot be reached, and [`Fault::Refused`] when it does not allow it.
 pub fn grant_line(
     remote: &Remote,
-    reach: &ConnectOptions,
+    connect: &ConnectOptions,
     session: Option<u64>,
 ) -> Result<LineGrant, Error> {
     if remote.transport == ControlTransport::Ssh {
@@ -30,7 +30,7 @@ pub fn grant_line(
         Error::new(Fault::Here, ErrorCode::NoRuntime, format!("cannot start: {error}"))
     })?;
     runtime.block_on(async {
-        let (mut control, _) = Control::open(remote, reach, Vec::new()).await?;
+        let (mut control, _) = Control::open(remote, connect, Vec::new()).await?;
         if control.features().line_ceiling.is_none() {
             let message = format!("{} lets no line be tested", control.server());
             return Err(Error::new(Fault::Refused, ErrorCode::LineNotAllowed, message)

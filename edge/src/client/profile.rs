@@ -36,7 +36,7 @@ pub struct Consent {
 }
 
 /// A session whose data, zeros, goes in the clear.
-async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u64>), Error> {
+async fn open(remote: &Remote, connect: &ConnectOptions) -> Result<(Control, Vec<u64>), Error> {
     if remote.transport == ControlTransport::Ssh {
         return Err(Error::new(
             Fault::You,
@@ -54,9 +54,9 @@ async fn open(remote: &Remote, reach: &ConnectOptions) -> Result<(Control, Vec<u
             "name it as farline://HOST:PORT, or as farlines://HOST:PORT for channels that encrypt",
         ));
     }
-    let reach = ConnectOptions { no_encrypt: true, ..reach.clone() };
+    let connect = ConnectOptions { no_encrypt: true, ..connect.clone() };
     let ahead = vec![Request::Passive { mode: Mode::Extended, striped: false }];
-    Control::open(remote, &reach, ahead).await
+    Control::open(remote, &connect, ahead).await
 }
 
 fn allowed(control: &Control) -> Result<Rate, Error> {

@@ -46,12 +46,13 @@ impl Ssh {
     /// Starts ssh, and in it the server at the other end; the stream is the control channel.
     pub(super) fn start(
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
     ) -> Result<(Ssh, tokio::net::UnixStream), Error> {
         let failed = |what: &str, error: io::Error| {
             Error::new(Fault::Here, ErrorCode::NoSsh, format!("{what}: {error}"))
         };
-        let program = if reach.ssh.is_empty() { vec!["ssh".to_owned()] } else { reach.ssh.clone() };
+        let program =
+            if connect.ssh.is_empty() { vec!["ssh".to_owned()] } else { connect.ssh.clone() };
         let mut destination = Vec::new();
         if let Some(user) = &remote.user {
             destination.extend(["-l".to_owned(), user.clone()]);
@@ -59,7 +60,7 @@ impl Ssh {
         if !remote.farline && remote.port != 0 {
             destination.extend(["-p".to_owned(), remote.port.to_string()]);
         }
-        if let Some(address) = reach.address {
+        if let Some(address) = connect.address {
             // Its key is looked up by its name.
             destination.push(format!("-oHostName={address}"));
             destination.push(format!("-oHostKeyAlias={}", remote.host));
@@ -80,8 +81,8 @@ impl Ssh {
             "-oRemoteCommand=none",
         ]);
         command.args(&destination).arg(match remote.farline {
-            true => remote_command(reach.remote_farline.as_deref()),
-            false => sshftp::remote_command(reach.remote_sshftp.as_deref()),
+            true => remote_command(connect.remote_farline.as_deref()),
+            false => sshftp::remote_command(connect.remote_sshftp.as_deref()),
         });
         // Questions about passwords and keys go to the terminal; what is said at one belongs there
         // too.

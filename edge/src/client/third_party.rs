@@ -99,16 +99,16 @@ async fn open<'a>(
     to: &'a Remote,
 ) -> Result<(Ends<'a>, bool), Error> {
     let options = copy.options;
-    let reach = &options.connect;
+    let connect = &options.connect;
     let mut began = Instant::now();
     let mut met = |remote: &Remote| {
         let opening = Span::from(began.elapsed());
         began = Instant::now();
         OtherServer { name: remote.host_and_port(), opening, limited: None }
     };
-    let sender = Control::open_for_another(from, reach).await.map_err(|error| at(from, error))?;
+    let sender = Control::open_for_another(from, connect).await.map_err(|error| at(from, error))?;
     let first = met(from);
-    let receiver = Control::open_for_another(to, reach).await.map_err(|error| at(to, error))?;
+    let receiver = Control::open_for_another(to, connect).await.map_err(|error| at(to, error))?;
     copy.stats.meet_others([first, met(to)]);
     let mut ends = Ends::new((from, sender), (to, receiver));
     ends.sender.require(from).await.map_err(|error| at(from, error))?;
@@ -122,7 +122,7 @@ async fn open<'a>(
         }
     }
     permitted(&ends)?;
-    let is_private = protect(&mut ends, reach).await?;
+    let is_private = protect(&mut ends, connect).await?;
     // Who asked for a driver that encrypts gets encryption or nothing.
     if let Some(stack) = copy.options.channel.as_ref().filter(|one| one.is_encrypted())
         && !is_private
@@ -157,11 +157,12 @@ async fn tell_wishes(copy: &mut Copy<'_>, ends: &mut Ends<'_>, folder: &[u8]) ->
 /// Has data connections between two servers of a grid show whose they are, and encrypted as they
 /// are between this host and either; with a server that knows no proxies they are anybody's.
 /// Returns whether they are encrypted.
-async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Error> {
+async fn protect(ends: &mut Ends<'_>, connect: &ConnectOptions) -> Result<bool, Error> {
     let by_gsi = [ends.from, ends.to].map(|remote| remote.transport == ControlTransport::Gsi);
     match by_gsi {
         [true, true] => {
-            let is_private = ends.sender.encrypts_grid(reach) || ends.receiver.encrypts_grid(reach);
+            let is_private =
+                ends.sender.encrypts_grid(connect) || ends.receiver.encrypts_grid(connect);
             for end in [DataEnd::Sender, DataEnd::Receiver] {
                 let (control, remote) = ends.of(end);
                 control.protect_grid(is_private);
@@ -170,7 +171,7 @@ async fn protect(ends: &mut Ends<'_>, reach: &ConnectOptions) -> Result<bool, Er
             Ok(is_private)
         }
         [false, false] => Ok(false),
-        _ if !reach.no_encrypt => {
+        _ if !connect.no_encrypt => {
             let message = "one of these servers knows no proxies: whose the data between them is \
                 cannot be shown";
             Err(Error::new(Fault::Refused, ErrorCode::CannotEncrypt, message).hint(format!(

@@ -61,10 +61,10 @@ impl Control {
     /// Farline node together with the login; their numbers come back.
     pub(in crate::client) async fn open(
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
         ahead: Vec<Request>,
     ) -> Result<(Control, Vec<u64>), Error> {
-        Control::connect(remote, reach, ahead, true, None).await
+        Control::connect(remote, connect, ahead, true, None).await
     }
 
     /// The same for a copy of so much, where that is known. If its sender is to hold a rate,
@@ -106,7 +106,7 @@ impl Control {
     /// key, and encrypts nothing.
     pub(in crate::client) async fn open_for_another(
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
     ) -> Result<Control, Error> {
         if remote.transport == ControlTransport::Ssh {
             return Err(Error::new(
@@ -127,7 +127,7 @@ impl Control {
         // Servers of a grid show each other whose they are by what they were delegated.
         let is_told_apart =
             matches!(remote.transport, ControlTransport::Tcp | ControlTransport::Gsi);
-        if !is_told_apart && !reach.no_encrypt {
+        if !is_told_apart && !connect.no_encrypt {
             return Err(Error::new(
                 Fault::Refused,
                 ErrorCode::CannotEncrypt,
@@ -135,18 +135,18 @@ impl Control {
             )
             .hint(format!("let it go in the clear with {NoEncrypt}")));
         }
-        Ok(Control::connect(remote, reach, Vec::new(), false, None).await?.0)
+        Ok(Control::connect(remote, connect, Vec::new(), false, None).await?.0)
     }
 
     async fn connect(
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
         ahead: Vec<Request>,
         is_keyed: bool,
         copying: Option<(&Options, Option<Bytes>)>,
     ) -> Result<(Control, Vec<u64>), Error> {
         let server = remote.server();
-        if remote.transport == ControlTransport::Tcp && reach.trust != Trust::default() {
+        if remote.transport == ControlTransport::Tcp && connect.trust != Trust::default() {
             // Who says whom to trust does not mean to talk to anybody in the clear.
             let scheme = if remote.farline { "farline" } else { "ftp" };
             let message =
@@ -158,18 +158,18 @@ impl Control {
         if remote.transport == ControlTransport::Tls && !cfg!(feature = "tls") {
             return Err(Error::not_built("TLS", "tls"));
         }
-        if remote.transport == ControlTransport::Gsi && reach.trust.authorities.is_some() {
+        if remote.transport == ControlTransport::Gsi && connect.trust.authorities.is_some() {
             let message = format!("authorities of a grid are a folder, not the file of {TlsCa}");
             return Err(Error::new(Fault::You, ErrorCode::BadCertificate, message)
                 .hint(format!("name their folder in X509_CERT_DIR, and leave {TlsCa} out")));
         }
-        let (user, password) = reach.credentials.login(remote)?;
+        let (user, password) = connect.credentials.login(remote)?;
         // What lacks here should not cost a round trip to learn.
         let proxy = match remote.transport {
-            ControlTransport::Gsi => Some(UserProxy::find(&reach.credentials.grid)?),
+            ControlTransport::Gsi => Some(UserProxy::find(&connect.credentials.grid)?),
             _ => None,
         };
-        let line = ControlStream::open(remote, reach).await?;
+        let line = ControlStream::open(remote, connect).await?;
         // Over ssh no address is known yet; what EPSV tells is the port alone.
         let host = line.ends.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |(_, peer)| peer.ip());
         let config = ClientConfig {
@@ -177,7 +177,7 @@ impl Control {
             // Over UDP a server says nothing before its client does; elsewhere its greeting, and
             // the round trip that it takes, need not be waited for.
             known_farline: remote.farline && remote.transport != ControlTransport::Ssh,
-            reply_timeout: reach
+            reply_timeout: connect
                 .idle_timeout()
                 .map_or(Span::from_secs(u64::from(u32::MAX)), Span::from),
             client_info: Some(format!(
@@ -198,7 +198,7 @@ impl Control {
             kept: VecDeque::new(),
             received: vec![0; 16 * 1024],
             server,
-            idle_timeout: reach.idle_timeout(),
+            idle_timeout: connect.idle_timeout(),
             is_cut_off: false,
             features: PeerFeatures::default(),
             key: None,
@@ -207,7 +207,7 @@ impl Control {
             encrypt: match remote.transport {
                 ControlTransport::Tcp | ControlTransport::Gsi => false,
                 ControlTransport::OnePort => true,
-                ControlTransport::Tls | ControlTransport::Ssh => !reach.no_encrypt,
+                ControlTransport::Tls | ControlTransport::Ssh => !connect.no_encrypt,
             },
             protected: None,
             data_tls: None,
@@ -233,10 +233,10 @@ impl Control {
             control.early = copying.and_then(begin);
         }
         if remote.transport == ControlTransport::Tls {
-            control.start_tls(remote, reach).await?;
+            control.start_tls(remote, connect).await?;
         }
         if let Some(proxy) = &proxy {
-            control.start_gssapi(remote, reach, proxy).await?;
+            control.start_gssapi(remote, connect, proxy).await?;
         }
         let login = control.request(Request::Login { user, password });
         if control.encrypt {
@@ -244,13 +244,13 @@ impl Control {
         }
         if is_keyed {
             match proxy {
-                Some(_) => control.protect_grid(control.encrypts_grid(reach)),
+                Some(_) => control.protect_grid(control.encrypts_grid(connect)),
                 None => control.offer_key()?,
             }
             control.ask_rate(copying.and_then(|(options, _)| options.held));
         }
         control.choose_store(remote);
-        if reach.idle_timeout().is_some_and(|idle_timeout| idle_timeout < SPARSE_MARKERS) {
+        if connect.idle_timeout().is_some_and(|idle_timeout| idle_timeout < SPARSE_MARKERS) {
             // A server that works says so every five seconds otherwise, and would be taken for
             // silent.
             let often = Command::TransferEvents { event: TransferEvent::Perf, seconds: 1 };
@@ -259,11 +259,11 @@ impl Control {
         let ahead = control.submit(ahead);
         match control.log_in(login).await {
             Ok(()) => {
-                control.settle_sshftp(remote, reach)?;
+                control.settle_sshftp(remote, connect)?;
                 Ok((control, ahead))
             }
             Err(error) if error.code == ErrorCode::LoginRefused => {
-                Err(named(error, remote, reach.credentials.certificate.as_ref()))
+                Err(named(error, remote, connect.credentials.certificate.as_ref()))
             }
             Err(error) => Err(control.why(error).await),
         }
@@ -271,12 +271,12 @@ impl Control {
 
     /// A grid's server that ssh has started, and that is no Farline node, shows and encrypts
     /// nothing on its data connections.
-    fn settle_sshftp(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
+    fn settle_sshftp(&mut self, remote: &Remote, connect: &ConnectOptions) -> Result<(), Error> {
         if remote.transport != ControlTransport::Ssh || remote.farline || self.features.is_farline {
             return Ok(());
         }
         (self.encrypt, self.protected) = (false, None);
-        if !reach.encrypt {
+        if !connect.encrypt {
             return Ok(());
         }
         let message = format!("{remote} cannot encrypt data");
@@ -346,14 +346,14 @@ impl Control {
 
     /// `AUTH TLS` and the handshake, before anything else is said: to a Farline node in one round
     /// trip.
-    async fn start_tls(&mut self, remote: &Remote, reach: &ConnectOptions) -> Result<(), Error> {
+    async fn start_tls(&mut self, remote: &Remote, connect: &ConnectOptions) -> Result<(), Error> {
         let (lacks, hint) = (
             "offers no TLS",
             format!("its operator can offer it: farline serve {Tls}; ftp:// goes without"),
         );
         if !remote.farline {
             let line = self.auth("TLS", lacks, &hint).await?;
-            self.line = Some(line.start_tls(remote, reach).await?);
+            self.line = Some(line.start_tls(remote, connect).await?);
             return Ok(());
         }
         let auth = self.request(Request::Exec(Command::Auth("TLS".to_owned())));
@@ -362,7 +362,7 @@ impl Control {
         // The greeting, and the reply.
         let (stream, lines) = BehindReplies::new(line.stream, 2);
         let line = ControlStream { stream: Box::new(stream), ..line };
-        let shaken = line.start_tls(remote, reach).await;
+        let shaken = line.start_tls(remote, connect).await;
         let (now, said) = (self.now(), std::mem::take(&mut *lock(&lines)));
         self.session.handle(now, Input::Received(&said));
         match shaken {
@@ -385,21 +385,21 @@ impl Control {
     async fn start_gssapi(
         &mut self,
         remote: &Remote,
-        reach: &ConnectOptions,
+        connect: &ConnectOptions,
         proxy: &UserProxy,
     ) -> Result<(), Error> {
         let hint =
             format!("its operator can have it take them: farline serve {Gsi}; ftp:// goes without");
         let line = self.auth("GSSAPI", "takes no proxies", &hint).await?;
-        self.line = Some(line.start_gssapi(remote, reach, proxy).await?);
+        self.line = Some(line.start_gssapi(remote, connect, proxy).await?);
         self.grid = Some(proxy.data());
         Ok(())
     }
 
     /// Whether data of a session by GSI goes encrypted: as everywhere between Farline's own, and as
     /// it is asked for with others, whose clients have it in the clear unless they are told.
-    pub(in crate::client) fn encrypts_grid(&self, reach: &ConnectOptions) -> bool {
-        reach.encrypt || (self.session.features().is_farline && !reach.no_encrypt)
+    pub(in crate::client) fn encrypts_grid(&self, connect: &ConnectOptions) -> bool {
+        connect.encrypt || (self.session.features().is_farline && !connect.no_encrypt)
     }
 
     /// Checks that the server is what `remote` says, and that it gave its store; ends before any
