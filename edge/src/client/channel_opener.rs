@@ -16,7 +16,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Opens what the node asks for and hands it to the receiver as if it had come in.
 pub(super) struct ChannelOpener {
     opener: Opener,
-    heard: Arc<Mutex<RemoteProgress>>,
+    remote_progress: Arc<Mutex<RemoteProgress>>,
     /// Connections that were opened or tried, with those of the beginning.
     tried: Mutex<usize>,
     /// More than this the staging pool cannot serve.
@@ -30,14 +30,14 @@ impl ChannelOpener {
     /// `most`.
     pub(super) fn new(
         opener: Opener,
-        heard: Arc<Mutex<RemoteProgress>>,
+        remote_progress: Arc<Mutex<RemoteProgress>>,
         open: usize,
         most: usize,
     ) -> ChannelOpener {
         let (arrivals, arrived) = mpsc::channel();
         ChannelOpener {
             opener,
-            heard,
+            remote_progress,
             tried: Mutex::new(open),
             most,
             arrivals,
@@ -47,7 +47,7 @@ impl ChannelOpener {
 
     /// Begins to open what was asked for since.
     fn catch_up(&self) {
-        let wanted = lock(&self.heard).wanted_channels().min(self.most);
+        let wanted = lock(&self.remote_progress).wanted_channels().min(self.most);
         let mut tried = lock(&self.tried);
         while *tried < wanted {
             *tried += 1;

@@ -33,7 +33,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A control connection that is logged in.
 pub(super) struct Control {
-    heard: Arc<Mutex<RemoteProgress>>,
+    remote_progress: Arc<Mutex<RemoteProgress>>,
     /// Gone only while TLS begins.
     line: Option<ControlStream>,
     session: ClientSession,
@@ -101,8 +101,8 @@ impl Control {
     }
 
     /// What the server says that it holds, as it says it.
-    pub(super) fn heard(&self) -> Arc<Mutex<RemoteProgress>> {
-        Arc::clone(&self.heard)
+    pub(super) fn remote_progress(&self) -> Arc<Mutex<RemoteProgress>> {
+        Arc::clone(&self.remote_progress)
     }
 
     /// Whether the server lists `feature` behind `FARLINE`.
@@ -226,16 +226,16 @@ impl Control {
             let wake = self.flush().await?;
             match self.events.pop_front() {
                 Some((id, Event::Ranges(held))) => {
-                    lock(&self.heard).take(id, &held);
+                    lock(&self.remote_progress).take(id, &held);
                     continue;
                 }
                 Some((_, Event::Remark(text))) => {
-                    lock(&self.heard).remark(&text);
+                    lock(&self.remote_progress).remark(&text);
                     continue;
                 }
                 Some(event) => {
                     if matches!(event.1, Event::Started { .. }) {
-                        lock(&self.heard).begin();
+                        lock(&self.remote_progress).begin();
                     }
                     return Ok(event);
                 }
@@ -280,7 +280,7 @@ impl Control {
                     let before = self.session.last_heard();
                     self.session.handle(now, Input::Received(&self.received[..len]));
                     if self.session.last_heard() != before {
-                        lock(&self.heard).at = Some(Instant::now());
+                        lock(&self.remote_progress).at = Some(Instant::now());
                     }
                 }
                 None => {}

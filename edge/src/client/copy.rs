@@ -184,7 +184,7 @@ impl<'a> Copy<'a> {
 
     /// Takes over what the other end said while it moved data (D-3).
     pub(super) fn take_remarks(&mut self, control: &Control) {
-        let (changed, limited) = lock(&control.heard()).take_remarks();
+        let (changed, limited) = lock(&control.remote_progress()).take_remarks();
         for (kind, said) in changed {
             // What is given up of a booked rate is told to whoever booked it, asked or not.
             if kind == RemarkKind::Yielded {
@@ -211,7 +211,7 @@ impl<'a> Copy<'a> {
     /// Takes over what two other ends, the sender first, said that limited them.
     pub(super) fn take_limits_of(&mut self, controls: [&Control; 2]) {
         let said = controls.map(|control| {
-            let (_, limited) = lock(&control.heard()).take_remarks();
+            let (_, limited) = lock(&control.remote_progress()).take_remarks();
             limited
         });
         self.stats.hear_others(said);
@@ -243,13 +243,13 @@ impl<'a> Copy<'a> {
         });
         let left_out = left_out.collect();
         self.note_problems(top, entries, left_out);
-        self.stats.not_kept += lock(&control.heard()).take_not_kept();
+        self.stats.not_kept += lock(&control.remote_progress()).take_not_kept();
     }
 
     /// What the other end named as left out, or not landed. What is known to have failed already is
     /// not named twice.
     fn newly_named(&self, control: &Control) -> BTreeMap<Vec<u8>, Error> {
-        let mut named = lock(&control.heard()).take_left_out();
+        let mut named = lock(&control.remote_progress()).take_left_out();
         for (path, _) in &self.stats.failures {
             named.remove(path);
         }
@@ -264,7 +264,7 @@ impl<'a> Copy<'a> {
         entries: impl IntoIterator<Item = &'e Entry>,
     ) -> (u64, u64) {
         let unlanded = self.newly_named(control);
-        self.stats.not_set += lock(&control.heard()).take_not_set();
+        self.stats.not_set += lock(&control.remote_progress()).take_not_set();
         let is_file = |entry: &&Entry| matches!(entry.kind, EntryKind::File { .. });
         for entry in entries.into_iter().filter(is_file) {
             if unlanded.contains_key(&entry.path) {
@@ -273,7 +273,7 @@ impl<'a> Copy<'a> {
             }
         }
         self.stats.failures.extend(unlanded);
-        lock(&control.heard()).take_unnamed()
+        lock(&control.remote_progress()).take_unnamed()
     }
 
     /// Takes files, and bytes of them, from what was counted.

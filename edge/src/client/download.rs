@@ -268,7 +268,7 @@ impl TreeEnd for Download<'_> {
         let (slots, count) = (staging(self.choice)?, dialled.channels.len());
         let acceptor = dialled.opener.filter(|_| may_grow).map(|opener| {
             let most = slots.len().saturating_sub(2);
-            let opener = ChannelOpener::new(opener, control.heard(), count, most);
+            let opener = ChannelOpener::new(opener, control.remote_progress(), count, most);
             Arc::new(opener) as Arc<dyn Incoming + Send>
         });
         let can_grow = acceptor.is_some();

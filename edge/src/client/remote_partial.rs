@@ -136,7 +136,7 @@ impl<'a> RemotePartial<'a> {
         transfer.size = Some(self.parcel.facts.len);
         let id = control.request(Request::Transfer(transfer));
         if let Some(receipts) = self.receipts.take() {
-            lock(&control.heard()).follow(id, receipts);
+            lock(&control.remote_progress()).follow(id, receipts);
         }
         id
     }
@@ -198,7 +198,7 @@ impl<'a> RemotePartial<'a> {
 
     pub(super) fn take_back(&mut self, control: &Control) {
         if self.receipts.is_none() {
-            self.receipts = lock(&control.heard()).unfollow();
+            self.receipts = lock(&control.remote_progress()).unfollow();
         }
     }
 }

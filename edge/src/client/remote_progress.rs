@@ -227,36 +227,36 @@ mod tests {
 
     #[test]
     fn what_a_remark_is_about_is_read_where_it_comes_in() {
-        let mut heard = RemoteProgress::default();
+        let mut progress = RemoteProgress::default();
         for text in ["the held rate fell from 2 to 1", "measured: 8 Gbit/s", "4 channels"] {
-            heard.remark(&format!("FARLINE changed={text}"));
+            progress.remark(&format!("FARLINE changed={text}"));
         }
-        let kinds = heard.take_remarks().0.into_iter().map(|(kind, _)| kind);
+        let kinds = progress.take_remarks().0.into_iter().map(|(kind, _)| kind);
         let expected = [RemarkKind::Yielded, RemarkKind::Measurement, RemarkKind::Change];
         assert_eq!(kinds.collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn what_is_not_named_is_counted() {
-        let mut heard = RemoteProgress::default();
+        let mut progress = RemoteProgress::default();
         for text in ["unlanded=15,700;", "unlanded=;", "unlanded=1;", "unlanded=-1,2;"] {
-            heard.remark(&format!("FARLINE {text}"));
+            progress.remark(&format!("FARLINE {text}"));
         }
-        assert_eq!((heard.take_unnamed(), heard.take_unnamed()), ((15, 700), (0, 0)));
+        assert_eq!((progress.take_unnamed(), progress.take_unnamed()), ((15, 700), (0, 0)));
     }
 
     #[test]
     fn the_pass_that_moved_most_says_what_limited_it() {
-        let mut heard = RemoteProgress::default();
+        let mut progress = RemoteProgress::default();
         for (evidence, limited) in [("full", "path_rate"), ("a few blocks", "slow_start")] {
-            heard.remark(&format!("FARLINE evidence={evidence}"));
-            heard.remark(&format!("FARLINE limited={limited};"));
+            progress.remark(&format!("FARLINE evidence={evidence}"));
+            progress.remark(&format!("FARLINE limited={limited};"));
         }
-        let (_, said) = heard.take_remarks();
+        let (_, said) = progress.take_remarks();
         let said = said.expect("said");
         assert_eq!((&said.name[..], &said.evidence[..]), ("path_rate", "full"));
-        heard.remark("FARLINE limited=loss;");
-        let (_, next) = heard.take_remarks();
+        progress.remark("FARLINE limited=loss;");
+        let (_, next) = progress.take_remarks();
         assert_eq!(next.map(|said| said.name).as_deref(), Some("loss"), "of the next copy");
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn execute(
             Output::Await(id) => {
                 let id = requests[id.0];
                 let result = copy.until_done(control, &[id]).await;
-                marked = lock(&control.heard()).of(id);
+                marked = lock(&control.remote_progress()).of(id);
                 Event::Answered { result, marked: marked.total(), held: end.held() }
             }
             Output::Open { may_grow } => Event::Opened(end.open(copy, control, may_grow).await),

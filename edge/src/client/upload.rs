@@ -270,7 +270,7 @@ async fn to_farline(
     let mut upload = Upload {
         choice,
         hearing: match *is_left {
-            true => Some(Hearing::next(&control.heard(), None)),
+            true => Some(Hearing::next(&control.remote_progress(), None)),
             false => hearing(control, &layout),
         },
         integrity,
@@ -281,7 +281,7 @@ async fn to_farline(
         layout,
         source: tried(source, &copy.options.trial),
         audit: Arc::new(audit),
-        heard: control.heard(),
+        remote_progress: control.remote_progress(),
         resources: TransferResources::default(),
     };
     let summary = execute(copy, control, session, &mut upload).await?;
@@ -306,15 +306,15 @@ struct Hearing {
 
 impl Hearing {
     /// From what has been heard until now.
-    fn next(heard: &Mutex<RemoteProgress>, at_most: Option<Duration>) -> Hearing {
-        Hearing { begun: lock(heard).begun() + 2, at_most }
+    fn next(remote_progress: &Mutex<RemoteProgress>, at_most: Option<Duration>) -> Hearing {
+        Hearing { begun: lock(remote_progress).begun() + 2, at_most }
     }
 }
 
 /// Where it is worth the wait though nothing is known of what the node holds.
 fn hearing(control: &Control, layout: &Layout) -> Option<Hearing> {
     let is_worth = layout.payload() >= WORTH_A_WAIT && control.rtt() <= SHORT_RTT;
-    is_worth.then(|| Hearing::next(&control.heard(), Some(LONGEST_WAIT)))
+    is_worth.then(|| Hearing::next(&control.remote_progress(), Some(LONGEST_WAIT)))
 }
 
 /// A source as slow as a trial wants it.
@@ -338,7 +338,7 @@ struct Upload<'a> {
     layout: Arc<Layout>,
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
-    heard: Arc<Mutex<RemoteProgress>>,
+    remote_progress: Arc<Mutex<RemoteProgress>>,
     /// The questions whether an earlier copy left a journal there, until they are replied to.
     journals: Vec<u64>,
     hearing: Option<Hearing>,
@@ -376,7 +376,7 @@ impl TreeEnd for Upload<'_> {
         // The answers came with the channels' round trip, and nothing has moved.
         self.looks.refuse(control, self.to).await?;
         if has_left(control, std::mem::take(&mut self.journals)).await {
-            self.hearing = Some(Hearing::next(&self.heard, None));
+            self.hearing = Some(Hearing::next(&self.remote_progress, None));
         }
         copy.stats.congestion = congestion;
         self.resources = resources;
@@ -391,7 +391,7 @@ impl TreeEnd for Upload<'_> {
         part: TreePart,
     ) -> Watched<()> {
         copy.live.expect(self.layout.payload(), self.layout.files());
-        let told = Arc::clone(&self.heard);
+        let told = Arc::clone(&self.remote_progress);
         copy.live.count_files(move || lock(&told).landed());
         let pass = Pass {
             integrity: self.integrity,
@@ -399,7 +399,7 @@ impl TreeEnd for Upload<'_> {
             layout: Arc::clone(&self.layout),
             source: Arc::clone(&self.source),
             audit: Arc::clone(&self.audit),
-            heard: Arc::clone(&self.heard),
+            remote_progress: Arc::clone(&self.remote_progress),
             hearing: self.hearing,
         };
         let resources = std::mem::take(&mut self.resources);
@@ -418,7 +418,7 @@ impl TreeEnd for Upload<'_> {
     }
 
     fn held(&self) -> ByteRanges {
-        lock(&self.heard).all().clone()
+        lock(&self.remote_progress).all().clone()
     }
 
     fn unreadable(&self) -> usize {
@@ -433,7 +433,7 @@ struct Pass {
     layout: Arc<Layout>,
     source: Arc<dyn Source>,
     audit: Arc<Audit>,
-    heard: Arc<Mutex<RemoteProgress>>,
+    remote_progress: Arc<Mutex<RemoteProgress>>,
     hearing: Option<Hearing>,
 }
 
@@ -442,7 +442,7 @@ impl Pass {
     /// until the copy is broken off, as it is when the node is silent for long or refuses.
     fn wait_for_what_is_held(&self, hearing: Hearing, live: &TransferState) {
         let waiting = Instant::now();
-        while lock(&self.heard).begun() < hearing.begun
+        while lock(&self.remote_progress).begun() < hearing.begun
             && hearing.at_most.is_none_or(|most| waiting.elapsed() < most)
             && live.cancel.wait(LOOK_EVERY).is_none()
         {}
@@ -460,11 +460,12 @@ impl Pass {
             }
         }
         live.follow(handles(&resources.channels)?);
-        let (layout, heard) = (Arc::clone(&self.layout), Arc::clone(&self.heard));
+        let (layout, remote_progress) =
+            (Arc::clone(&self.layout), Arc::clone(&self.remote_progress));
         let held = &live.held;
         // What the node holds is learned while the rest is on its way (clause R-6).
         let is_held = |block: &Block| {
-            let is_held = lock(&heard).all().contains(&block.range());
+            let is_held = lock(&remote_progress).all().contains(&block.range());
             if is_held {
                 held.fetch_add(block.len as u64, Ordering::Relaxed);
             }

@@ -188,7 +188,7 @@ impl Control {
         };
         let session = ClientSession::new(config, Time::ZERO);
         let mut control = Control {
-            heard: Arc::default(),
+            remote_progress: Arc::default(),
             line: Some(line),
             session,
             began: Instant::now(),

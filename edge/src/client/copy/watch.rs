@@ -73,8 +73,9 @@ impl Copy<'_> {
         let moving = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || work(&live));
         let mut told = None;
-        let watched =
-            control.as_ref().map(|control| (control.server().to_owned(), control.heard()));
+        let watched = control
+            .as_ref()
+            .map(|control| (control.server().to_owned(), control.remote_progress()));
         let idle_timeout = control.as_ref().and_then(|control| control.idle_timeout());
         let mut idle = IdleTimeout::new(self.now(), idle_timeout.map(Span::from));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
@@ -93,8 +94,8 @@ impl Copy<'_> {
                     if let Some(reason) = self.options.cancel.reason() {
                         self.live.cancel.cancel(reason);
                     }
-                    if let Some((server, heard)) = &watched
-                        && let Some(error) = self.silent(&mut idle, server, heard)
+                    if let Some((server, remote_progress)) = &watched
+                        && let Some(error) = self.silent(&mut idle, server, remote_progress)
                     {
                         self.live.cancel.cancel(error.clone());
                         told = Some(error);
@@ -120,11 +121,11 @@ impl Copy<'_> {
         &self,
         idle: &mut IdleTimeout,
         server: &str,
-        heard: &Mutex<RemoteProgress>,
+        remote_progress: &Mutex<RemoteProgress>,
     ) -> Option<Error> {
         // A consumer that holds our writing up holds up what the server could send.
         let excused = self.live.is_alone.load(Ordering::Relaxed) || self.live.tally.is_storing();
-        let heard = lock(heard).at().map(|at| self.time_of(at));
+        let heard = lock(remote_progress).at().map(|at| self.time_of(at));
         idle.check(self.now(), server, self.live.arrived(), heard, excused)
     }
 
@@ -156,7 +157,7 @@ impl Copy<'_> {
         control: &mut Control,
         id: u64,
     ) -> Result<Reply, Error> {
-        let (server, heard) = (control.server().to_owned(), control.heard());
+        let (server, remote_progress) = (control.server().to_owned(), control.remote_progress());
         let mut idle = IdleTimeout::new(self.now(), control.idle_timeout().map(Span::from));
         let mut tick = tokio::time::interval(Duration::from_millis(200));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -170,7 +171,7 @@ impl Copy<'_> {
                     if let Some(reason) = self.options.cancel.reason() {
                         return Err(reason);
                     }
-                    if let Some(error) = self.silent(&mut idle, &server, &heard) {
+                    if let Some(error) = self.silent(&mut idle, &server, &remote_progress) {
                         return Err(error);
                     }
                 }

@@ -63,7 +63,7 @@ impl<'a> Ends<'a> {
 
     /// What the receiver says that it holds.
     pub(super) fn held(&self) -> ByteRanges {
-        lock(&self.receiver.heard()).all().clone()
+        lock(&self.receiver.remote_progress()).all().clone()
     }
 
     /// Waits for both ends' last words on one transfer of a file.
@@ -109,7 +109,7 @@ impl<'a> Ends<'a> {
             self.moved.store(0, Ordering::Relaxed);
         }
         let began = Instant::now();
-        let heard = [self.sender.heard(), self.receiver.heard()];
+        let heard = [self.sender.remote_progress(), self.receiver.remote_progress()];
         let mut idle = IdleTimeout::new(copy.now(), self.sender.idle_timeout().map(Span::from));
         let Ends { from, to, sender, receiver, moved, base, .. } = self;
         let (moved, names, ignored) = (&*moved, format!("{from} or {to}"), AtomicU64::new(0));
