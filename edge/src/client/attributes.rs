@@ -129,7 +129,7 @@ pub(super) async fn settle_here(
         return Ok(());
     }
     let sink = place.sink(&Arc::new(Layout::new(entries, BLOCK_LEN)), copy.options)?;
-    let landed = copy.supervise(None, move |live| Ok(live.alone(|| sink.land(None)))).await?;
+    let landed = copy.supervise(None, move |state| Ok(state.alone(|| sink.land(None)))).await?;
     copy.take_landed(landed);
     Ok(())
 }

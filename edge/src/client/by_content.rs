@@ -78,11 +78,11 @@ async fn same_here(
 ) -> Result<BTreeSet<usize>, Error> {
     let files: Vec<_> =
         candidates.into_iter().map(|(index, len)| (index, len, a(index), b(index))).collect();
-    let compared = copy.supervise(None, move |live| {
-        live.alone(|| {
+    let compared = copy.supervise(None, move |state| {
+        state.alone(|| {
             let mut same = BTreeSet::new();
             for (index, len, a, b) in files {
-                if is_same(&live.cancel, len, &a, &b)? {
+                if is_same(&state.cancel, len, &a, &b)? {
                     same.insert(index);
                 }
             }
@@ -131,8 +131,8 @@ async fn same_there(
         asked.ask(&path, |path| checksum::ask(control, algorithm, path));
         let Some((index, len, id)) = asked.next() else { return Ok(same) };
         let (root, at) = place(index);
-        let summed = copy.supervise(Some(&mut *control), move |live| {
-            live.alone(|| sum(&live.cancel, algorithm, len, &(root, at)))
+        let summed = copy.supervise(Some(&mut *control), move |state| {
+            state.alone(|| sum(&state.cancel, algorithm, len, &(root, at)))
         });
         let ours = summed.await?;
         let theirs = summed_there(copy.reply_to(control, id).await)?;

@@ -152,7 +152,7 @@ pub(super) async fn compare(
     ask_for_markers(control);
     let id = ask(control, shared, path.clone());
     let ours =
-        copy.supervise(Some(control), move |live| live.alone(|| shared.of(0..len, here))).await?;
+        copy.supervise(Some(control), move |state| state.alone(|| shared.of(0..len, here))).await?;
     match copy.reply_to(control, id).await {
         Ok(reply) => {
             judge(copy, shared, &path, [(&said(&reply), "at the server"), (&ours, "here")])

@@ -49,7 +49,7 @@ pub(super) struct Copy<'a> {
     pub(super) stats: CopyStats,
     watch: &'a mut (dyn FnMut(&Progress) + Send),
     /// The transfer that runs now.
-    pub(super) live: Arc<TransferState>,
+    pub(super) state: Arc<TransferState>,
     /// Bytes that earlier transfers brought.
     base: u64,
     /// What the time went to lately.
@@ -126,7 +126,7 @@ impl<'a> Copy<'a> {
                 ..CopyStats::default()
             },
             watch,
-            live: Arc::new(TransferState::new(options, pace)),
+            state: Arc::new(TransferState::new(options, pace)),
             base: 0,
             lately: RecentWaits::default(),
             shown: None,
@@ -190,7 +190,7 @@ impl<'a> Copy<'a> {
             if kind == RemarkKind::Yielded {
                 self.stats.yielded = vec![format!("at {}: {said}", control.server())];
             }
-            self.live.changed(Reason::Remote {
+            self.state.changed(Reason::Remote {
                 server: control.server().to_owned(),
                 said,
                 is_measurement: kind == RemarkKind::Measurement,
@@ -358,23 +358,25 @@ impl<'a> Copy<'a> {
     /// Takes a finished transfer's totals over and makes ready for the next.
     pub(super) fn end_transfer(&mut self) {
         self.keep_path();
-        let next = TransferState::new(self.options, self.live.pace.clone());
-        let live = std::mem::replace(&mut self.live, Arc::new(next));
-        self.stats.waits.add(&live.waits());
-        self.stats.bytes_sent += live.tally.on_wire();
+        let next = TransferState::new(self.options, self.state.pace.clone());
+        let state = std::mem::replace(&mut self.state, Arc::new(next));
+        self.stats.waits.add(&state.waits());
+        self.stats.bytes_sent += state.tally.on_wire();
         if let Some(choice) = &mut self.stats.choice {
-            choice.reasons.append(&mut lock(&live.changes));
+            choice.reasons.append(&mut lock(&state.changes));
         }
-        let first = live
+        let first = state
             .tally
             .first_byte()
             .map(|first| Span::from(first.saturating_duration_since(self.began)));
         self.stats.first_byte = self.stats.first_byte.or(first);
-        let began =
-            live.tally.began().map(|began| Span::from(began.saturating_duration_since(self.began)));
+        let began = state
+            .tally
+            .began()
+            .map(|began| Span::from(began.saturating_duration_since(self.began)));
         self.stats.first_data = self.stats.first_data.or(began);
-        self.stats.bad_blocks += live.tally.bad_blocks();
-        self.stats.bad_headers += live.tally.bad_headers();
+        self.stats.bad_blocks += state.tally.bad_blocks();
+        self.stats.bad_headers += state.tally.bad_headers();
         self.base = self.stats.bytes;
     }
 

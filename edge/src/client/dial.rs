@@ -133,7 +133,7 @@ async fn by(
     }
     let key = control.agreed_key().await?;
     let begin = choice.slots_for(streams, Bytes(BLOCK_LEN as u64)) / 2 / streams.max(1);
-    let most = (!copy.live.is_elastic()).then_some(begin);
+    let most = (!copy.state.is_elastic()).then_some(begin);
     let session = Session {
         key: key.clone(),
         rtt: control.rtt(),

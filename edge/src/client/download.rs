@@ -248,8 +248,8 @@ impl TreeEnd for Download<'_> {
         may_grow: bool,
     ) -> Result<OpenedChannels, Error> {
         // Where the rate is held there, it is held once.
-        copy.live.paced_there.store(self.agreement.is_limited, Ordering::Relaxed);
-        let limits = copy.live.live_rate.clone().zip(copy.options.limit);
+        copy.state.paced_there.store(self.agreement.is_limited, Ordering::Relaxed);
+        let limits = copy.state.live_rate.clone().zip(copy.options.limit);
         if let Some((live, told)) = limits.filter(|_| self.agreement.is_limited) {
             control.follow(live, told);
         }
@@ -286,21 +286,21 @@ impl TreeEnd for Download<'_> {
         let integrity = self.agreement.integrity;
         let resources = std::mem::take(&mut self.resources);
         let Some(tree) = self.tree.clone().filter(|_| part == TreePart::Files) else {
-            let moved = copy.watch(Some(control), move |live| {
+            let moved = copy.watch(Some(control), move |state| {
                 let text = BytesSink::new(MANIFEST_LIMIT);
-                let resources = receive_list(live, resources, (&text, MANIFEST_LIMIT), integrity)?;
+                let resources = receive_list(state, resources, (&text, MANIFEST_LIMIT), integrity)?;
                 Ok((resources, text))
             });
             let listed = moved.await;
             return listed.map(|listed| (self.resources, self.text) = listed);
         };
-        copy.live.expect(tree.layout.payload(), tree.layout.files());
-        copy.live.held.store(lock(&self.arrived).total(), Ordering::Relaxed);
+        copy.state.expect(tree.layout.payload(), tree.layout.files());
+        copy.state.held.store(lock(&self.arrived).total(), Ordering::Relaxed);
         let Tree { layout, sink, digests } = tree;
         let (arrived, counted) = (Arc::clone(&self.arrived), Arc::clone(&sink));
-        copy.live.count_files(move || counted.landed());
+        copy.state.count_files(move || counted.landed());
         let pass = Pass { integrity, layout, sink, digests, arrived };
-        let moved = copy.watch(Some(control), move |live| pass.receive(live, resources)).await;
+        let moved = copy.watch(Some(control), move |state| pass.receive(state, resources)).await;
         moved.map(|landed| (self.landed, self.resources) = landed)
     }
 
@@ -415,13 +415,13 @@ struct Pass {
 impl Pass {
     fn receive(
         self,
-        live: &TransferState,
+        state: &TransferState,
         resources: TransferResources,
     ) -> Result<(Landed, TransferResources), Error> {
         let Pass { integrity, layout, sink, digests, arrived } = self;
         let guard = (integrity, integrity.digests.map(|_| &*digests));
         let (resources, _) =
-            receive_layout(live, resources, &layout, &*sink, guard, &arrived, &live.tally)?;
+            receive_layout(state, resources, &layout, &*sink, guard, &arrived, &state.tally)?;
         let total = lock(&arrived).total();
         if total != layout.payload() {
             let message = format!("{total} of {} bytes are here", layout.payload());
@@ -434,9 +434,9 @@ impl Pass {
             });
         }
         let list = VerdictSink::new(&layout);
-        let resources = receive_list(live, resources, (&list, list.len()), integrity)?;
+        let resources = receive_list(state, resources, (&list, list.len()), integrity)?;
         let verdicts = list.finish()?;
         let digests = lock(&digests);
-        Ok((live.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
+        Ok((state.alone(|| sink.land(Some((&verdicts, &digests)))), resources))
     }
 }

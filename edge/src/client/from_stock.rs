@@ -243,10 +243,10 @@ impl FromServer<'_> {
         transfer.held = held;
         let ask = |control: &mut Control| control.request(Request::Transfer(transfer));
         let (id, data) = stream_mode::begin(copy, self.control, ask).await?;
-        let came = copy.supervise(Some(self.control), move |live| {
-            let stream = data.open(live)?;
+        let came = copy.supervise(Some(self.control), move |state| {
+            let stream = data.open(state)?;
             let len = one.payload();
-            whole(stream_mode::receive(live, stream, &*sink, (from, len))?, len)
+            whole(stream_mode::receive(state, stream, &*sink, (from, len))?, len)
         });
         came.await?;
         copy.until_done(self.control, &[id]).await
@@ -305,8 +305,8 @@ impl FileEnd for FromServer<'_> {
 
     fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
         let came = copy.stats.bytes - self.begun;
-        copy.live.expect(self.layout.payload() - came, self.layout.files());
-        copy.live.held.store(held.total(), Ordering::Relaxed);
+        copy.state.expect(self.layout.payload() - came, self.layout.files());
+        copy.state.held.store(held.total(), Ordering::Relaxed);
     }
 
     /// Receives what is not held yet.
@@ -325,10 +325,10 @@ impl FileEnd for FromServer<'_> {
         transfer.held = nameable(&held);
         let id = self.control.request(Request::Transfer(transfer));
         let arrived = Mutex::new(held);
-        let done = copy.supervise(Some(self.control), move |live| {
+        let done = copy.supervise(Some(self.control), move |state| {
             let plain = (Integrity::default(), None);
             let (resources, _) =
-                receive_layout(live, resources, &one, &*sink, plain, &arrived, &live.tally)?;
+                receive_layout(state, resources, &one, &*sink, plain, &arrived, &state.tally)?;
             whole(arrived.into_inner().unwrap_or_else(PoisonError::into_inner).total(), len)?;
             Ok(resources)
         });

@@ -27,7 +27,7 @@ impl Copy<'_> {
         told: Option<(SeenPath, String)>,
         by_channels: bool,
     ) {
-        if self.options.fresh_start || self.live.pace.is_some() || self.live.rate.is_some() {
+        if self.options.fresh_start || self.state.pace.is_some() || self.state.rate.is_some() {
             return;
         }
         let mut saved = None;
@@ -40,18 +40,18 @@ impl Copy<'_> {
                 // it, and it is half of it at most, as of what was seen here.
                 saved = Some((seen.saved, seen.age));
                 let SeenPath { rate, saved: SavedPath { rtt, .. }, age, .. } = seen;
-                self.live.changed(Reason::ReportedByNode { server, rate, rtt, age });
+                self.state.changed(Reason::ReportedByNode { server, rate, rtt, age });
             }
         }
         // A pass begins with a fresh transfer, so that nothing was set before.
         let saved = saved.filter(|_| !by_channels);
-        let _ = self.live.start.set(PathStart::new(saved).loading(load));
+        let _ = self.state.start.set(PathStart::new(saved).loading(load));
     }
 
     /// Keeps what the transfer that ends saw.
     pub(super) fn keep_path(&mut self) {
-        if let (Some(path), Some(start)) = (&mut self.path, self.live.start.get()) {
-            let tally = &self.live.tally;
+        if let (Some(path), Some(start)) = (&mut self.path, self.state.start.get()) {
+            let tally = &self.state.tally;
             let (moved, held) = (Bytes(tally.bytes()), HeldBack::by(&tally.waits()));
             // Without it the next copy begins as over any path.
             let _ = path.store(&start.record(), moved, held);

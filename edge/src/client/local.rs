@@ -167,15 +167,15 @@ pub(super) async fn run(
         .begin(known_as(from))?
         .unwrap_or_else(|| ResumeState::nothing(&layout, Some(LOCAL_DIGESTS)));
     copy.stats.hold(held.blocks.clone());
-    copy.live.held.store(held.blocks.total(), Ordering::Relaxed);
-    copy.live.expect(layout.payload(), layout.files());
+    copy.state.held.store(held.blocks.total(), Ordering::Relaxed);
+    copy.state.expect(layout.payload(), layout.files());
     let sink: Arc<dyn Landing> = sink.into();
     let counted = Arc::clone(&sink);
-    copy.live.count_files(move || counted.landed());
+    copy.state.count_files(move || counted.landed());
     let work = LocalMove::new(Arc::clone(&layout), source, sink, held);
     copy.stats.threads = work.threads();
-    let moved = copy.supervise(None, move |live| {
-        let (tally, pace, cancel) = (&live.tally, live.pace.as_deref(), &live.cancel);
+    let moved = copy.supervise(None, move |state| {
+        let (tally, pace, cancel) = (&state.tally, state.pace.as_deref(), &state.cancel);
         work.run(&LocalState { tally, pace, cancel })
     });
     let landed = moved.await.map_err(|error| kept_of(error, to, &name, contents))?;

@@ -69,7 +69,7 @@ pub(super) async fn listen(
 
 /// Receives a list of bytes as a transfer of its own; it counts as overhead, not as payload.
 pub(super) fn receive_list(
-    live: &TransferState,
+    state: &TransferState,
     resources: TransferResources,
     (sink, limit): (&dyn Sink, usize),
     integrity: Integrity,
@@ -77,7 +77,7 @@ pub(super) fn receive_list(
     let layout = Arc::new(Layout::of_file(limit.max(1) as u64, BLOCK_LEN));
     let tally = Tally::default();
     let (resources, lost) = receive_layout(
-        live,
+        state,
         resources,
         &layout,
         sink,
@@ -99,7 +99,7 @@ pub(super) fn receive_list(
 
 /// Receives a transfer; returns also whether a channel was lost, so that there may be holes.
 pub(super) fn receive_layout(
-    live: &TransferState,
+    state: &TransferState,
     resources: TransferResources,
     layout: &Arc<Layout>,
     sink: &dyn Sink,
@@ -107,9 +107,9 @@ pub(super) fn receive_layout(
     held: &Mutex<ByteRanges>,
     tally: &Tally,
 ) -> Result<(TransferResources, bool), Error> {
-    let notify = |why: Reason| live.changed(why);
+    let notify = |why: Reason| state.changed(why);
     let slow =
-        live.trial.slows_sink().then(|| SlowSink::new(sink, live.trial.write, live.trial.sync));
+        state.trial.slows_sink().then(|| SlowSink::new(sink, state.trial.write, state.trial.sync));
     let sink = slow.as_ref().map_or(sink, |slow| slow as &dyn Sink);
     let ReceiveOutcome { channels, slots, tcp, lost, .. } = receive(ReceiveJob {
         layout: Arc::clone(layout),
@@ -117,16 +117,16 @@ pub(super) fn receive_layout(
         wire_offset: 0,
         channels: resources.channels,
         acceptor: resources.acceptor.as_deref().map(|acceptor| acceptor as &dyn Incoming),
-        on_resize: live.on_resize(tally, &notify),
+        on_resize: state.on_resize(tally, &notify),
         slots: resources.slots,
         writers: 2,
         digests,
         tally,
         held,
         integrity,
-        pace: live.receiving_pace(),
+        pace: state.receiving_pace(),
         unsent: None,
-        cancel: live.cancel.clone(),
+        cancel: state.cancel.clone(),
     })?;
     Ok((TransferResources { acceptor: resources.acceptor, channels, slots, tcp }, lost))
 }

@@ -45,7 +45,7 @@ pub(super) async fn with_retries(
         let arrived = match error.code {
             // What was sent meanwhile to who is busy with another's went nowhere.
             ErrorCode::Busy => 0,
-            _ => copy.live.arrived(),
+            _ => copy.state.arrived(),
         };
         let failed = FailedAttempt { error, was_reached, arrived };
         let wait = backoff.handle(copy.now(), &failed);
@@ -58,7 +58,7 @@ pub(super) async fn with_retries(
                 },
             });
         };
-        copy.has_arrived |= copy.live.has_arrived_whole();
+        copy.has_arrived |= copy.state.has_arrived_whole();
         moved |= arrived > BLOCK_LEN as u64;
         if arrived > 0 {
             first.get_or_insert_with(|| copy.stats.held_before());

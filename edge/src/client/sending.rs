@@ -35,14 +35,14 @@ pub(super) async fn open_resources(
     copy.begin_path(address.ip(), told, choice.is_by_channels);
     let tuning = copy.tuning(congestion, dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
-    let _ = copy.live.tuning.set(tuning);
+    let _ = copy.state.tuning.set(tuning);
     let (channels, slots) = (dialled.channels, staging(choice)?);
     Ok((TransferResources { channels, slots, ..TransferResources::default() }, congestion))
 }
 
 /// Sends a list as a transfer of its own; it counts as overhead, not as payload.
 pub(super) fn send_bytes(
-    live: &TransferState,
+    state: &TransferState,
     list: &dyn List,
     integrity: Integrity,
     resources: TransferResources,
@@ -50,12 +50,12 @@ pub(super) fn send_bytes(
     let layout = list_layout(list.len(), resources.channels.len());
     let blocks = WantedBlocks::all(layout.blocks_without(&ByteRanges::new()));
     let sent =
-        send_layout(live, &layout, list, blocks, (integrity, None), &Tally::default(), resources)?;
+        send_layout(state, &layout, list, blocks, (integrity, None), &Tally::default(), resources)?;
     Ok(TransferResources::after(sent))
 }
 
 pub(super) fn send_layout<'a>(
-    live: &'a TransferState,
+    state: &'a TransferState,
     layout: &Arc<Layout>,
     source: &'a dyn Source,
     blocks: WantedBlocks<'a>,
@@ -70,16 +70,16 @@ pub(super) fn send_layout<'a>(
             "every data channel was lost",
         ));
     }
-    let tuning = live.tuning.get().filter(|_| std::ptr::eq(tally, &live.tally));
+    let tuning = state.tuning.get().filter(|_| std::ptr::eq(tally, &state.tally));
     let open = || {
         let channel = || {
             let channel = tuning?.opener.as_ref()?.open_one().ok()?;
-            live.follow_another(channel.handle().ok()?);
+            state.follow_another(channel.handle().ok()?);
             Some(channel)
         };
         channel().map_or(OpenOutcome::NoMore, OpenOutcome::Opened)
     };
-    let notify = |why: Reason| live.changed(why);
+    let notify = |why: Reason| state.changed(why);
     // This end opens them itself.
     let tuning = tuning.map(|tuning| Tuning {
         tuning_limits: tuning.tuning_limits,
@@ -89,7 +89,7 @@ pub(super) fn send_layout<'a>(
     });
     let slots = resources.slots.len();
     let watermarks =
-        if live.trial.in_turns { Watermarks::in_turns(slots) } else { Watermarks::of_pool(slots) };
+        if state.trial.in_turns { Watermarks::in_turns(slots) } else { Watermarks::of_pool(slots) };
     send(SendJob {
         layout: Arc::clone(layout),
         source,
@@ -102,19 +102,19 @@ pub(super) fn send_layout<'a>(
         audit,
         integrity,
         tally,
-        pace: live.pace.clone(),
+        pace: state.pace.clone(),
         tuning,
-        start: live
+        start: state
             .start
             .get()
-            .filter(|_| std::ptr::eq(tally, &live.tally))
+            .filter(|_| std::ptr::eq(tally, &state.tally))
             .map(|start| (start, &notify as Notify<'_>)),
-        on_resize: live.on_resize(tally, &notify),
-        held: live.rate.zip(live.live_rate.clone()),
-        yields: live
+        on_resize: state.on_resize(tally, &notify),
+        held: state.rate.zip(state.live_rate.clone()),
+        yields: state
             .rate
-            .filter(|_| std::ptr::eq(tally, &live.tally))
+            .filter(|_| std::ptr::eq(tally, &state.tally))
             .map(|held| (held.share(), &notify as Notify<'_>)),
-        cancel: live.cancel.clone(),
+        cancel: state.cancel.clone(),
     })
 }

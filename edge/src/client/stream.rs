@@ -69,7 +69,7 @@ pub(super) async fn run(
         return Ok(());
     }
     let mut reader = BlockReader::new(from.stream()?);
-    let landed = copy.supervise(None, move |live| {
+    let landed = copy.supervise(None, move |state| {
         sink.open(0)?;
         let no_memory = |error: io::Error| {
             Error::new(Fault::Here, ErrorCode::NoMemory, format!("no memory for staging: {error}"))
@@ -78,21 +78,21 @@ pub(super) async fn run(
         let Some(mut buffer) = pool(1, BLOCK_LEN).map_err(no_memory)?.pop() else {
             return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
         };
-        let _busy = live.tally.thread(Stage::Channel);
+        let _busy = state.tally.thread(Stage::Channel);
         loop {
             let reading = Instant::now();
-            let (offset, len) = reader.read(&mut buffer, &live.cancel)?;
-            live.tally.add_store_wait(reading);
+            let (offset, len) = reader.read(&mut buffer, &state.cancel)?;
+            state.tally.add_store_wait(reading);
             if len == 0 {
                 break;
             }
-            if let Some(pace) = &live.pace {
-                pace.through(len, &live.tally, &live.cancel)?;
+            if let Some(pace) = &state.pace {
+                pace.through(len, &state.tally, &state.cancel)?;
             }
             let writing = Instant::now();
             sink.write(0, offset, &buffer[..len])?;
-            live.tally.add_network(writing);
-            live.tally.add_bytes(len);
+            state.tally.add_network(writing);
+            state.tally.add_bytes(len);
         }
         let mut landed = sink.land(None);
         landed.bytes = if landed.failures.is_empty() { reader.offset() } else { 0 };
@@ -154,16 +154,16 @@ pub(super) async fn to_node(
         TransferKind::Store,
         Pathname::new(name.clone()),
     )));
-    let moved = copy.supervise(Some(&mut control), move |live| {
-        live.follow(handles(&resources.channels)?);
-        let (tally, pace) = (&live.tally, live.pace.as_deref());
+    let moved = copy.supervise(Some(&mut control), move |state| {
+        state.follow(handles(&resources.channels)?);
+        let (tally, pace) = (&state.tally, state.pace.as_deref());
         let job = StreamJob {
             input,
             channels: resources.channels,
             slots: resources.slots,
             tally,
             pace,
-            cancel: &live.cancel,
+            cancel: &state.cancel,
         };
         send_stream(job)
     });

@@ -93,7 +93,7 @@ async fn passive(copy: &Copy<'_>, control: &mut Control) -> Result<DataAddress, 
 impl DataAddress {
     /// Connects. TLS begins once the server has taken the command.
     async fn connect(self, copy: &mut Copy<'_>, control: &mut Control) -> Result<Dialed, Error> {
-        let connected = copy.supervise(Some(control), move |live| {
+        let connected = copy.supervise(Some(control), move |state| {
             let address = self.address;
             let failed = |error: io::Error| {
                 let message = format!("cannot connect to {address} for data: {error}");
@@ -103,7 +103,7 @@ impl DataAddress {
             let stream = connect_stream(address, None, &self.options, CONNECT_TIMEOUT);
             let stream = stream.map_err(failed)?;
             prepare(&stream).map_err(failed)?;
-            live.cancel.watch_stream(&stream)?;
+            state.cancel.watch_stream(&stream)?;
             Ok(match self.protection {
                 DataProtection::None => Dialed::Open(Box::new(stream)),
                 DataProtection::Tls(tls) => Dialed::Tls(stream, tls),
@@ -131,13 +131,13 @@ impl Dialed {
     }
 
     /// The connection as data goes over it.
-    pub(super) fn open(self, live: &TransferState) -> Result<Box<dyn ByteStream>, Error> {
+    pub(super) fn open(self, state: &TransferState) -> Result<Box<dyn ByteStream>, Error> {
         match self {
             Dialed::Open(stream) => return Ok(stream),
             Dialed::Tls(stream, tls) => secured_for_server(stream, tls, CONNECT_TIMEOUT),
             Dialed::Grid(stream, grid) => grid.connect(stream, CONNECT_TIMEOUT),
         }
-        .map_err(|error| lost(live, &error))
+        .map_err(|error| lost(state, &error))
     }
 }
 
@@ -176,8 +176,8 @@ pub(super) async fn begin(
     }
 }
 
-fn lost(live: &TransferState, error: &io::Error) -> Error {
-    live.cancel.reason().unwrap_or_else(|| {
+fn lost(state: &TransferState, error: &io::Error) -> Error {
+    state.cancel.reason().unwrap_or_else(|| {
         let message = format!("the data connection was lost: {error}");
         Error::new(Fault::Between, ErrorCode::DataConnection, message)
     })
@@ -186,28 +186,28 @@ fn lost(live: &TransferState, error: &io::Error) -> Error {
 /// Receives what comes from byte `at` of the one file of `sink` on, of which the server said that
 /// it has `len` bytes; returns where it ended.
 pub(super) fn receive(
-    live: &TransferState,
+    state: &TransferState,
     mut stream: Box<dyn ByteStream>,
     sink: &dyn Sink,
     (at, len): (u64, u64),
 ) -> Result<u64, Error> {
-    let counted = (live.pace.as_deref(), &live.tally, &live.cancel);
+    let counted = (state.pace.as_deref(), &state.tally, &state.cancel);
     let end = receive_in_order(&mut *stream, sink, (at, len), counted)
-        .map_err(|error| error.unwrap_or_else(|error| lost(live, &error)))?;
-    part(live, stream);
+        .map_err(|error| error.unwrap_or_else(|error| lost(state, &error)))?;
+    part(state, stream);
     Ok(end)
 }
 
 /// Answers the server's goodbye, which some wait for, and lets go of the connection.
-fn part(live: &TransferState, mut stream: Box<dyn ByteStream>) {
+fn part(state: &TransferState, mut stream: Box<dyn ByteStream>) {
     // Everything has come; a server that is gone needs no goodbye.
     let _ = stream.finish();
-    live.cancel.release();
+    state.cancel.release();
 }
 
 /// Sends the one file of `source`, `len` bytes of it, and the end.
 pub(super) fn send(
-    live: &TransferState,
+    state: &TransferState,
     mut stream: Box<dyn ByteStream>,
     source: &dyn Source,
     (len, has_tickets): (u64, bool),
@@ -217,16 +217,16 @@ pub(super) fn send(
     while at < len {
         let part = usize::try_from(len - at).unwrap_or(usize::MAX).min(BLOCK_LEN);
         source.read(0, at, &mut buffer[..part])?;
-        let counted = (live.pace.as_deref(), &live.tally, &live.cancel);
+        let counted = (state.pace.as_deref(), &state.tally, &state.cancel);
         send_in_order(&mut *stream, &buffer[..part], counted)
-            .map_err(|error| lost(live, &error))?;
+            .map_err(|error| lost(state, &error))?;
         at += part as u64;
     }
-    stream.finish().map_err(|error| lost(live, &error))?;
+    stream.finish().map_err(|error| lost(state, &error))?;
     if has_tickets {
         take_tickets(&mut *stream);
     }
-    live.cancel.release();
+    state.cancel.release();
     Ok(())
 }
 
@@ -345,12 +345,12 @@ async fn list_text(
     let transfer = Transfer::new(kind, Pathname::new(path));
     let ask = |control: &mut Control| control.request(Request::Transfer(transfer));
     let (id, data) = begin(copy, control, ask).await?;
-    let text = copy.supervise(Some(control), move |live| {
+    let text = copy.supervise(Some(control), move |state| {
         let mut text = Vec::new();
-        let mut stream = data.open(live)?;
+        let mut stream = data.open(state)?;
         let mut all = (&mut stream).take(LONGEST_LIST + 1);
-        all.read_to_end(&mut text).map_err(|error| lost(live, &error))?;
-        part(live, stream);
+        all.read_to_end(&mut text).map_err(|error| lost(state, &error))?;
+        part(state, stream);
         Ok(text)
     });
     let text = text.await?;

@@ -58,7 +58,7 @@ pub(super) async fn run(
         return Ok(());
     }
     let (bytes, count) = (entries.iter().map(Entry::len).sum(), files::count(&entries));
-    copy.live.expect(bytes, count);
+    copy.state.expect(bytes, count);
     // A driver of this host's says nothing of these channels.
     copy.stats.direction = DataDirection::Elsewhere;
     let choice =

@@ -231,9 +231,9 @@ impl<'a> ToServer<'a> {
         let (partial, control) = self.partial()?;
         let (id, data) =
             stream_mode::begin(copy, control, |control| partial.store(control)).await?;
-        let sent = copy.supervise(Some(control), move |live| {
+        let sent = copy.supervise(Some(control), move |state| {
             let len = (one.len, data.has_tickets());
-            stream_mode::send(live, data.open(live)?, &one, len)
+            stream_mode::send(state, data.open(state)?, &one, len)
         });
         sent.await?;
         copy.until_done(self.control, &[id]).await
@@ -287,8 +287,8 @@ impl FileEnd for ToServer<'_> {
 
     fn hold(&mut self, copy: &mut Copy<'_>, held: ByteRanges) {
         let gone = copy.stats.bytes - self.begun;
-        copy.live.expect(self.layout.payload() - gone, self.layout.files());
-        copy.live.held.store(held.total(), Ordering::Relaxed);
+        copy.state.expect(self.layout.payload() - gone, self.layout.files());
+        copy.state.held.store(held.total(), Ordering::Relaxed);
         self.partial.iter_mut().for_each(|partial| partial.hold(held.clone()));
     }
 
@@ -309,12 +309,12 @@ impl FileEnd for ToServer<'_> {
         };
         let (partial, control) = self.partial()?;
         let (id, held) = (partial.store(control), partial.held().clone());
-        let done = copy.supervise(Some(control), move |live| {
-            live.follow(handles(&resources.channels)?);
+        let done = copy.supervise(Some(control), move |state| {
+            state.follow(handles(&resources.channels)?);
             let layout = Arc::new(Layout::of_file(one.len, BLOCK_LEN));
             let blocks = WantedBlocks::all(layout.blocks_without(&held));
             let plain = (Integrity::default(), None);
-            let sent = send_layout(live, &layout, &one, blocks, plain, &live.tally, resources)?;
+            let sent = send_layout(state, &layout, &one, blocks, plain, &state.tally, resources)?;
             Ok(TransferResources::after(sent))
         });
         let back = done.await?;

@@ -229,7 +229,7 @@ async fn to_tree(
     }
     // The node makes durable what it has whole when its client goes.
     let is_kept =
-        control.checks() && to.store.is_none() && copy.live.tally.bytes() > BLOCK_LEN as u64;
+        control.checks() && to.store.is_none() && copy.state.tally.bytes() > BLOCK_LEN as u64;
     Err(match error.code {
         ErrorCode::Interrupted if is_kept => {
             interrupted(error, &format!("at {}, `farline partials ls DIR`", to.host))
@@ -390,9 +390,9 @@ impl TreeEnd for Upload<'_> {
         control: &mut Control,
         part: TreePart,
     ) -> Watched<()> {
-        copy.live.expect(self.layout.payload(), self.layout.files());
+        copy.state.expect(self.layout.payload(), self.layout.files());
         let told = Arc::clone(&self.remote_progress);
-        copy.live.count_files(move || lock(&told).landed());
+        copy.state.count_files(move || lock(&told).landed());
         let pass = Pass {
             integrity: self.integrity,
             manifest: (part == TreePart::Tree).then(|| ManifestSource::of(&self.layout)),
@@ -403,7 +403,7 @@ impl TreeEnd for Upload<'_> {
             hearing: self.hearing,
         };
         let resources = std::mem::take(&mut self.resources);
-        let moved = copy.watch(Some(control), move |live| pass.send(live, resources)).await;
+        let moved = copy.watch(Some(control), move |state| pass.send(state, resources)).await;
         moved.map(|(tcp, resources)| {
             let TransferResources { channels, slots, .. } = &resources;
             copy.stats.tcp.extend(tcp);
@@ -440,29 +440,29 @@ struct Pass {
 impl Pass {
     /// Waits until the node, which has the list, says that it takes data, and so what it holds; or
     /// until the copy is broken off, as it is when the node is silent for long or refuses.
-    fn wait_for_what_is_held(&self, hearing: Hearing, live: &TransferState) {
+    fn wait_for_what_is_held(&self, hearing: Hearing, state: &TransferState) {
         let waiting = Instant::now();
         while lock(&self.remote_progress).begun() < hearing.begun
             && hearing.at_most.is_none_or(|most| waiting.elapsed() < most)
-            && live.cancel.wait(LOOK_EVERY).is_none()
+            && state.cancel.wait(LOOK_EVERY).is_none()
         {}
     }
 
     fn send(
         self,
-        live: &TransferState,
+        state: &TransferState,
         mut resources: TransferResources,
     ) -> Result<(Vec<TcpInfo>, TransferResources), Error> {
         if let Some(manifest) = &self.manifest {
-            resources = send_bytes(live, manifest, self.integrity, resources)?;
+            resources = send_bytes(state, manifest, self.integrity, resources)?;
             if let Some(hearing) = self.hearing {
-                self.wait_for_what_is_held(hearing, live);
+                self.wait_for_what_is_held(hearing, state);
             }
         }
-        live.follow(handles(&resources.channels)?);
+        state.follow(handles(&resources.channels)?);
         let (layout, remote_progress) =
             (Arc::clone(&self.layout), Arc::clone(&self.remote_progress));
-        let held = &live.held;
+        let held = &state.held;
         // What the node holds is learned while the rest is on its way (clause R-6).
         let is_held = |block: &Block| {
             let is_held = lock(&remote_progress).all().contains(&block.range());
@@ -474,8 +474,15 @@ impl Pass {
         let blocks = (0..layout.block_count()).map(|index| layout.block(index));
         let blocks = WantedBlocks::all(blocks.filter(|block| !is_held(block))).unless(&is_held);
         let guard = (self.integrity, Some(&*self.audit));
-        let sent =
-            send_layout(live, &self.layout, &*self.source, blocks, guard, &live.tally, resources)?;
+        let sent = send_layout(
+            state,
+            &self.layout,
+            &*self.source,
+            blocks,
+            guard,
+            &state.tally,
+            resources,
+        )?;
         let tcp: Vec<_> = sent.channels.iter().filter_map(|channel| channel.tcp_info()).collect();
         let lost = sent.lost > 0;
         resources = TransferResources::after(sent);
@@ -493,7 +500,7 @@ impl Pass {
             ));
         }
         let verdicts = VerdictSource::of(&self.audit, &self.layout);
-        resources = send_bytes(live, &verdicts, self.integrity, resources)?;
+        resources = send_bytes(state, &verdicts, self.integrity, resources)?;
         Ok((tcp, resources))
     }
 }

@@ -260,7 +260,7 @@ impl Copy<'_> {
         congestion: Option<ControlName>,
         opener: Option<Opener>,
     ) -> LiveTuning {
-        let paced = self.live.pace.is_some() || self.live.rate.is_some();
+        let paced = self.state.pace.is_some() || self.state.rate.is_some();
         let congestion =
             congestion.filter(|_| self.options.overrides.congestion.is_none() && !paced);
         let channels = self.options.overrides.streams.is_none() && opener.is_some() && !paced;

@@ -69,9 +69,9 @@ impl Copy<'_> {
         mut control: Option<&mut Control>,
         work: impl FnOnce(&TransferState) -> Result<T, Error> + Send + 'static,
     ) -> Watched<T> {
-        let live = Arc::clone(&self.live);
+        let state = Arc::clone(&self.state);
         let moving = Instant::now();
-        let mut work = tokio::task::spawn_blocking(move || work(&live));
+        let mut work = tokio::task::spawn_blocking(move || work(&state));
         let mut told = None;
         let watched = control
             .as_ref()
@@ -92,18 +92,18 @@ impl Copy<'_> {
                 _ = tick.tick() => {
                     self.show();
                     if let Some(reason) = self.options.cancel.reason() {
-                        self.live.cancel.cancel(reason);
+                        self.state.cancel.cancel(reason);
                     }
                     if let Some((server, remote_progress)) = &watched
                         && let Some(error) = self.silent(&mut idle, server, remote_progress)
                     {
-                        self.live.cancel.cancel(error.clone());
+                        self.state.cancel.cancel(error.clone());
                         told = Some(error);
                         control = None;
                     }
                 }
                 error = failure => {
-                    self.live.cancel.cancel(error.clone());
+                    self.state.cancel.cancel(error.clone());
                     told = Some(error);
                     control = None;
                 }
@@ -124,9 +124,9 @@ impl Copy<'_> {
         remote_progress: &Mutex<RemoteProgress>,
     ) -> Option<Error> {
         // A consumer that holds our writing up holds up what the server could send.
-        let excused = self.live.is_alone.load(Ordering::Relaxed) || self.live.tally.is_storing();
+        let excused = self.state.is_alone.load(Ordering::Relaxed) || self.state.tally.is_storing();
         let heard = lock(remote_progress).at().map(|at| self.time_of(at));
-        idle.check(self.now(), server, self.live.arrived(), heard, excused)
+        idle.check(self.now(), server, self.state.arrived(), heard, excused)
     }
 
     /// Waits for the server's last word on each of `requests`, still showing what arrives.
@@ -182,7 +182,7 @@ impl Copy<'_> {
     /// What held the transfer that runs back over the last seconds; `None` while there is too
     /// little to tell by.
     fn limited_now(&mut self, elapsed: Span) -> Option<Limit> {
-        let (waits, stats) = (self.live.tally.waits(), &self.stats);
+        let (waits, stats) = (self.state.tally.waits(), &self.stats);
         let so_far = Waits {
             moving: elapsed,
             channels: stats.channels(),
@@ -198,16 +198,16 @@ impl Copy<'_> {
     pub(in crate::client) fn show(&mut self) {
         // In this order: a thread that is put aside between the two must not show more bytes than
         // there were by then.
-        let bytes = self.base + self.live.arrived();
+        let bytes = self.base + self.state.arrived();
         let elapsed = Span::from(self.began.elapsed());
-        let (total, files) = *lock(&self.live.total);
+        let (total, files) = *lock(&self.state.total);
         self.stats.samples.push(ProgressSample { t: elapsed.as_secs_f64(), bytes });
         let bytes_total = total.map(|total| Bytes(self.base + total.0));
-        let resumed = Bytes(self.base + self.live.held.load(Ordering::Relaxed));
+        let resumed = Bytes(self.base + self.state.held.load(Ordering::Relaxed));
         let limited_by = self.limited_now(elapsed);
         let before = self.stats.files;
         let files_done =
-            self.live.files().or((before > 0).then_some(0)).map(|files| before + files);
+            self.state.files().or((before > 0).then_some(0)).map(|files| before + files);
         let shown = Progress {
             bytes: Bytes(bytes),
             resumed,

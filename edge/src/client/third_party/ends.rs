@@ -105,7 +105,7 @@ impl<'a> Ends<'a> {
         let id = |of| asked.iter().find(|(end, _)| *end == of).map(|&(_, id)| id);
         let (store, retrieve) = (id(DataEnd::Receiver), id(DataEnd::Sender));
         if store.is_some() && self.storing != store {
-            (self.storing, self.base) = (store, copy.live.tally.bytes());
+            (self.storing, self.base) = (store, copy.state.tally.bytes());
             self.moved.store(0, Ordering::Relaxed);
         }
         let began = Instant::now();
@@ -176,7 +176,7 @@ impl<'a> Ends<'a> {
 
 /// Shows that so many bytes have arrived, by the receiver's word.
 fn show(copy: &mut Copy<'_>, bytes: u64) {
-    let tally = &copy.live.tally;
+    let tally = &copy.state.tally;
     tally.add_bytes(usize::try_from(bytes.saturating_sub(tally.bytes())).unwrap_or(0));
     copy.show();
 }
