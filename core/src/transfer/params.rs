@@ -317,26 +317,26 @@ mod tests {
             queue_pairs,
             ..context(Span::from_millis(163), Bytes::mib(4))
         };
-        let choice = |queue_pairs| {
+        let params = |queue_pairs| {
             TransferParams::new(&far(queue_pairs), &UserOverrides::default(), Bytes::mib(1))
         };
-        assert_eq!((choice(0).streams, choice(0).slots(Bytes::mib(1))), (16, 34));
-        assert_eq!((choice(1).streams, choice(1).slots_for(1, Bytes::mib(1))), (16, 16));
+        assert_eq!((params(0).streams, params(0).slots(Bytes::mib(1))), (16, 34));
+        assert_eq!((params(1).streams, params(1).slots_for(1, Bytes::mib(1))), (16, 16));
     }
 
     #[test]
     fn without_a_wish_it_is_as_the_advisor_says() {
         let mut far = context(Span::from_millis(163), Bytes::mib(4));
         far.path.default_congestion = named("bbr");
-        let choice = TransferParams::new(&far, &UserOverrides::default(), Bytes::mib(1));
+        let params = TransferParams::new(&far, &UserOverrides::default(), Bytes::mib(1));
         assert_eq!(
-            (choice.streams, choice.congestion),
+            (params.streams, params.congestion),
             (far.path.streams(None).0 as usize, Some(named("cubic")))
         );
         assert!(
-            choice.reasons[0].to_string().contains("one window is at most 4 MiB"),
+            params.reasons[0].to_string().contains("one window is at most 4 MiB"),
             "{:?}",
-            choice.reasons
+            params.reasons
         );
     }
 
@@ -349,10 +349,10 @@ mod tests {
             staging: Some(Bytes::mib(8)),
             prior: None,
         };
-        let choice =
+        let params =
             TransferParams::new(&context(Span::from_millis(163), Bytes::mib(4)), &overrides, block);
         assert_eq!(
-            (choice.streams, choice.congestion, choice.slots(block)),
+            (params.streams, params.congestion, params.slots(block)),
             (3, Some(named("reno")), 8)
         );
         let small = PathContext {
@@ -373,12 +373,12 @@ mod tests {
         };
         let overrides = UserOverrides { prior: Some(advice.clone()), ..UserOverrides::default() };
         let far = context(Span::from_millis(163), Bytes::mib(512));
-        let choice = TransferParams::new(&far, &overrides, block);
-        assert_eq!((choice.streams, choice.congestion), (8, Some(named("bbr"))));
+        let params = TransferParams::new(&far, &overrides, block);
+        assert_eq!((params.streams, params.congestion), (8, Some(named("bbr"))));
         assert!(
-            choice.reasons[0].to_string().contains("the profile of today"),
+            params.reasons[0].to_string().contains("the profile of today"),
             "{:?}",
-            choice.reasons
+            params.reasons
         );
         // What this host lacks it does not try.
         let lacking = UserOverrides {

@@ -1,12 +1,12 @@
 //! A copy under way, and what it has come to.
 
-mod choice;
 mod idle_session;
+mod params;
 mod watch;
 
-pub(super) use choice::known;
-pub use choice::path_estimate;
 use idle_session::IdleSession;
+pub(super) use params::known;
+pub use params::path_estimate;
 pub(super) use watch::Watched;
 
 use super::claimed::ClaimedPaths;
@@ -324,9 +324,9 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// What is asked for of a copy over channels of `choice`.
-    pub(super) fn wants_of(&self, choice: &TransferParams) -> CopyOptions {
-        CopyOptions { longest_block: choice.longest_block, ..self.wants() }
+    /// What is asked for of a copy over channels of `params`.
+    pub(super) fn wants_of(&self, params: &TransferParams) -> CopyOptions {
+        CopyOptions { longest_block: params.longest_block, ..self.wants() }
     }
 
     /// Takes over what a copy with a Farline node came to.
@@ -362,8 +362,8 @@ impl<'a> Copy<'a> {
         let state = std::mem::replace(&mut self.state, Arc::new(next));
         self.stats.waits.add(&state.waits());
         self.stats.bytes_sent += state.tally.on_wire();
-        if let Some(choice) = &mut self.stats.choice {
-            choice.reasons.append(&mut lock(&state.changes));
+        if let Some(params) = &mut self.stats.params {
+            params.reasons.append(&mut lock(&state.changes));
         }
         let first = state
             .tally

@@ -40,7 +40,7 @@ pub(super) async fn dial(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,
-    choice: &TransferParams,
+    params: &TransferParams,
     sockets: &TcpOptions,
 ) -> Result<Dialed, Error> {
     let encrypt = control.data_tls().await?.is_some();
@@ -62,17 +62,17 @@ pub(super) async fn dial(
     })?;
     let mut fallback = Fallback::new(offers);
     while let Some(offer) = fallback.try_next() {
-        match by(copy, control, address, &offer, choice, sockets).await {
+        match by(copy, control, address, &offer, params, sockets).await {
             Ok(dialled) => {
                 let driver = offer.stack.channel().name;
                 copy.stats.gave_up_channel |=
                     asked.is_some_and(|asked| asked.channel().name != driver);
                 if copy.stats.gave_up_channel
-                    && let Some(choice) = &mut copy.stats.choice
+                    && let Some(params) = &mut copy.stats.params
                 {
                     let is_channels =
                         |why: &Reason| matches!(why, Reason::Control(_, ControlReason::Channel(_)));
-                    choice.reasons.retain(|why| !is_channels(why));
+                    params.reasons.retain(|why| !is_channels(why));
                 }
                 copy.note_profiled(driver);
                 if let Some(why) = fallback.instead() {
@@ -97,7 +97,7 @@ async fn by(
     control: &mut Control,
     address: SocketAddr,
     offer: &Offer,
-    choice: &TransferParams,
+    params: &TransferParams,
     sockets: &TcpOptions,
 ) -> Result<Dialed, Error> {
     let stack = &offer.stack;
@@ -106,7 +106,7 @@ async fn by(
     let has_connections = stack.connections(control.rtt()) > 0;
     let streams = match has_connections {
         true if copy.options.held.is_none() => copy.options.overrides.streams.unwrap_or(1).max(1),
-        _ => choice.streams,
+        _ => params.streams,
     };
     let (tunnel, address) = match offer.route {
         Route::Tunnel => {
@@ -132,7 +132,7 @@ async fn by(
         }
     }
     let key = control.agreed_key().await?;
-    let begin = choice.slots_for(streams, Bytes(BLOCK_LEN as u64)) / 2 / streams.max(1);
+    let begin = params.slots_for(streams, Bytes(BLOCK_LEN as u64)) / 2 / streams.max(1);
     let most = (!copy.state.is_elastic()).then_some(begin);
     let session = Session {
         key: key.clone(),

@@ -46,12 +46,12 @@ pub(super) async fn run(
     let ahead = vec![Request::ToFarline(Box::new(passive))];
     let (mut control, ahead) = copy.session_with(from, ahead).await?;
     control.require(from).await?;
-    let mut choice = copy.choose(control.rtt(), None, None, false);
+    let mut params = copy.choose(control.rtt(), None, None, false);
     let is_ordered = control.features().order;
     if to.is_ordered() && !is_ordered {
         // What several channels bring cannot be set right with bounded memory unless each is in
         // order.
-        choice.streams = 1;
+        params.streams = 1;
         copy.stats.streams = 1;
     }
     if let (Location::Local(to), None) = (to, &from.store) {
@@ -64,9 +64,9 @@ pub(super) async fn run(
     }
     take_only(&mut control, from)?;
     let copied = if control.features().tree && !copy.options.dry_run {
-        from_farline(copy, &mut control, ahead[0], from, to, several, &choice).await
+        from_farline(copy, &mut control, ahead[0], from, to, several, &params).await
     } else {
-        from_stock::run(copy, &mut control, from, to, several, &choice).await
+        from_stock::run(copy, &mut control, from, to, several, &params).await
     };
     copied.map_err(|error| kept_of(error, to, from.name(), from.names_content()))?;
     match several {
@@ -114,15 +114,15 @@ fn session(
     control: &Control,
     from: &Remote,
     to: &Location,
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> CopySession {
-    let congestion = choice.congestion.map(|name| SenderControl {
+    let congestion = params.congestion.map(|name| SenderControl {
         is_asked: copy.asked_congestion().is_some(),
         is_known: known(name).is_ok(),
         name,
     });
     let options =
-        CopyOptions { in_order: to.is_ordered(), control: congestion, ..copy.wants_of(choice) };
+        CopyOptions { in_order: to.is_ordered(), control: congestion, ..copy.wants_of(params) };
     let role = CopyRole::Receiver {
         may_hold: has_partial(to, from.name(), from.names_content()),
         may_stay: may_stay(copy.options),
@@ -144,14 +144,14 @@ async fn from_farline(
     from: &Remote,
     to: &Location,
     several: bool,
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<(), Error> {
-    let session = session(copy, control, from, to, choice);
+    let session = session(copy, control, from, to, params);
     let mut download = Download {
         from,
         to,
         several,
-        choice,
+        params,
         agreement: session.agreement(),
         passive,
         address: None,
@@ -179,7 +179,7 @@ struct Download<'a> {
     from: &'a Remote,
     to: &'a Location,
     several: bool,
-    choice: &'a TransferParams,
+    params: &'a TransferParams,
     agreement: Agreement,
     /// The request that tells where the node listens, and its answer.
     passive: u64,
@@ -254,9 +254,9 @@ impl TreeEnd for Download<'_> {
             control.follow(live, told);
         }
         if control.agreed_key().await?.is_none() {
-            let (resources, address) = listen(copy, control, self.choice).await?;
+            let (resources, address) = listen(copy, control, self.params).await?;
             self.resources = resources;
-            let (count, listening) = (self.choice.streams, Some(address));
+            let (count, listening) = (self.params.streams, Some(address));
             return Ok(OpenedChannels { count, can_grow: false, listening });
         }
         let address = match self.address {
@@ -264,8 +264,8 @@ impl TreeEnd for Download<'_> {
             None => *self.address.insert(control.passive(self.passive).await?),
         };
         let options = copy.tcp_options(None, control.rtt());
-        let dialled = dial(copy, control, address, self.choice, &options).await?;
-        let (slots, count) = (staging(self.choice)?, dialled.channels.len());
+        let dialled = dial(copy, control, address, self.params, &options).await?;
+        let (slots, count) = (staging(self.params)?, dialled.channels.len());
         let acceptor = dialled.opener.filter(|_| may_grow).map(|opener| {
             let most = slots.len().saturating_sub(2);
             let opener = ChannelOpener::new(opener, control.remote_progress(), count, most);

@@ -37,7 +37,7 @@ pub(super) async fn run(
     from: &Remote,
     to: &Location,
     several: bool,
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<(), Error> {
     // A dry run asks a node as it asks any server, and what these lack the node has.
     let is_stock = !control.features().tree;
@@ -97,7 +97,7 @@ pub(super) async fn run(
     copy.stats.failures.extend(refused);
     let resources = match knows_blocks {
         false => None,
-        true => Some(open_channels(copy, control, choice).await?),
+        true => Some(open_channels(copy, control, params).await?),
     };
     // Of other sources before this one.
     let begun = copy.stats.bytes;
@@ -128,7 +128,7 @@ pub(super) async fn run(
         layout: Arc::clone(&layout),
         begun,
         knows_blocks,
-        choice,
+        params,
         resources,
         receipt,
         named: LandedFiles::default(),
@@ -154,12 +154,12 @@ pub(super) async fn run(
 async fn open_channels(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<TransferResources, Error> {
-    let (resources, address) = listen(copy, control, choice).await?;
+    let (resources, address) = listen(copy, control, params).await?;
     tell_buffer(copy, control);
     let active = Request::Active { mode: Mode::Extended, addresses: vec![address] };
-    for id in [control.request(parallelism(choice.streams)), control.request(active)] {
+    for id in [control.request(parallelism(params.streams)), control.request(active)] {
         control.done(id).await?;
     }
     Ok(resources)
@@ -181,7 +181,7 @@ struct FromServer<'a> {
     begun: u64,
     /// Whether it speaks MODE E; otherwise each file comes over a connection of its own.
     knows_blocks: bool,
-    choice: &'a TransferParams,
+    params: &'a TransferParams,
     /// Channels that are kept from file to file; none after a file that failed.
     resources: Option<TransferResources>,
     receipt: Option<TreeReceipt>,
@@ -319,7 +319,7 @@ impl FileEnd for FromServer<'_> {
         }
         let resources = match self.resources.take() {
             Some(resources) => resources,
-            None => open_channels(copy, self.control, self.choice).await?,
+            None => open_channels(copy, self.control, self.params).await?,
         };
         let mut transfer = Transfer::new(TransferKind::Retrieve, Pathname::new(path));
         transfer.held = nameable(&held);

@@ -308,7 +308,7 @@ pub(super) struct CopyStats {
     /// Time in which data moved.
     pub(super) moving: Span,
     pub(super) direction: DataDirection,
-    pub(super) choice: Option<TransferParams>,
+    pub(super) params: Option<TransferParams>,
     /// What limited the other end, by its own word.
     pub(super) limited_there: Option<SaidLimit>,
     /// The two servers of a copy between others, the sender first.
@@ -481,7 +481,7 @@ impl CopyStats {
             _ => {}
         }
         let (staging, reasons) =
-            self.choice.map_or((Bytes(0), Vec::new()), |choice| (choice.staging, choice.reasons));
+            self.params.map_or((Bytes(0), Vec::new()), |params| (params.staging, params.reasons));
         // What is left alone is compared with nothing but its size and time.
         let is_untouched = self.files == 0 && !self.skipped.is_empty();
         let failure = |(path, error): (Vec<u8>, Error)| Failure {

@@ -31,7 +31,7 @@ pub(super) fn tell_buffer(copy: &Copy<'_>, control: &mut Control) {
 pub(super) async fn listen(
     copy: &mut Copy<'_>,
     control: &mut Control,
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<(TransferResources, SocketAddr), Error> {
     if control.data_tls().await?.is_some() {
         return Err(Error::new(
@@ -61,7 +61,7 @@ pub(super) async fn listen(
     };
     let resources = TransferResources {
         acceptor: Some(acceptor),
-        slots: staging(choice)?,
+        slots: staging(params)?,
         ..TransferResources::default()
     };
     Ok((resources, address))

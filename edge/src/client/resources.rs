@@ -31,21 +31,21 @@ impl TransferResources {
 ///
 /// # Errors
 /// When there is no memory for it, or never could be.
-pub(super) fn staging(choice: &TransferParams) -> Result<Vec<Slot>, Error> {
+pub(super) fn staging(params: &TransferParams) -> Result<Vec<Slot>, Error> {
     let host = rustix::system::sysinfo();
     let memory = Bytes((host.totalram as u64).saturating_mul(host.mem_unit.into()));
-    if choice.staging > memory {
+    if params.staging > memory {
         let message =
-            format!("{} of staging are more than this host's memory of {memory}", choice.staging);
+            format!("{} of staging are more than this host's memory of {memory}", params.staging);
         return Err(Error::new(Fault::You, ErrorCode::Usage, message)
             .hint("name less, or leave it out: it then follows the path"));
     }
-    let block = choice.longest_block.map_or(BLOCK_LEN, |longest| longest.0 as usize);
-    pool_of_short(choice.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN, block).map_err(|error| {
+    let block = params.longest_block.map_or(BLOCK_LEN, |longest| longest.0 as usize);
+    pool_of_short(params.slots(Bytes(BLOCK_LEN as u64)), BLOCK_LEN, block).map_err(|error| {
         Error::new(
             Fault::Here,
             ErrorCode::NoMemory,
-            format!("no memory for {} of staging: {error}", choice.staging),
+            format!("no memory for {} of staging: {error}", params.staging),
         )
     })
 }

@@ -41,7 +41,7 @@ pub(super) async fn with_retries(
             }
             Err(error) => error,
         };
-        let was_reached = copy.is_reached || copy.stats.choice.is_some();
+        let was_reached = copy.is_reached || copy.stats.params.is_some();
         let arrived = match error.code {
             // What was sent meanwhile to who is busy with another's went nowhere.
             ErrorCode::Busy => 0,

@@ -25,18 +25,18 @@ pub(super) async fn open_resources(
     copy: &mut Copy<'_>,
     control: &mut Control,
     address: SocketAddr,
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<(TransferResources, Option<ControlName>), Error> {
-    let options = copy.tcp_options(choice.congestion, control.rtt());
-    let dialled = dial(copy, control, address, choice, &options).await?;
+    let options = copy.tcp_options(params.congestion, control.rtt());
+    let dialled = dial(copy, control, address, params, &options).await?;
     let congestion = dialled.channels.first().and_then(|channel| channel.congestion());
     let told = control.told_paths().await.out;
     let told = told.map(|seen| (seen, control.server().to_owned()));
-    copy.begin_path(address.ip(), told, choice.is_by_channels);
+    copy.begin_path(address.ip(), told, params.is_by_channels);
     let tuning = copy.tuning(congestion, dialled.opener);
     // A pass begins with a fresh transfer, so that nothing was set before.
     let _ = copy.state.tuning.set(tuning);
-    let (channels, slots) = (dialled.channels, staging(choice)?);
+    let (channels, slots) = (dialled.channels, staging(params)?);
     Ok((TransferResources { channels, slots, ..TransferResources::default() }, congestion))
 }
 

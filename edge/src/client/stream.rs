@@ -145,9 +145,9 @@ pub(super) async fn to_node(
         return Err(to.not_gridftp(PLAIN_FTP_STORES));
     }
     let lands = control.features().tree;
-    let choice = copy.choose(control.rtt(), control.peer_ip(), None, true);
+    let params = copy.choose(control.rtt(), control.peer_ip(), None, true);
     let address = control.passive(ahead[0]).await?;
-    let (resources, congestion) = open_resources(copy, &mut control, address, &choice).await?;
+    let (resources, congestion) = open_resources(copy, &mut control, address, &params).await?;
     copy.stats.congestion = congestion;
     let name = if lands { to.path.clone() } else { temporary_beside(&to.path)? };
     let store = control.request(Request::Transfer(Transfer::new(

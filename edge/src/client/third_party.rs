@@ -61,12 +61,12 @@ pub(super) async fn run(
     copy.state.expect(bytes, count);
     // A driver of this host's says nothing of these channels.
     copy.stats.direction = DataDirection::Elsewhere;
-    let choice =
+    let params =
         copy.choose(ends.sender.rtt().max(ends.receiver.rtt()), None, Some(Bytes(bytes)), true);
     copy.stats.direction = DataDirection::Elsewhere;
     copy.stats.encrypted = Some(is_private);
-    copy.stats.choice =
-        Some(TransferParams { congestion: None, staging: Bytes(0), ..choice.clone() });
+    copy.stats.params =
+        Some(TransferParams { congestion: None, staging: Bytes(0), ..params.clone() });
     let is_tree = is_tree(&ends);
     if !is_tree {
         let common = checksum::common(&[&ends.sender, &ends.receiver]);
@@ -82,10 +82,10 @@ pub(super) async fn run(
         leave_out(&mut ends, &left).await?;
     }
     if is_tree {
-        tree::copy(copy, &mut ends, target, &entries, choice.streams).await?;
+        tree::copy(copy, &mut ends, target, &entries, params.streams).await?;
     } else {
         let there = Target { path: &target, is_folder, folder };
-        files::copy(copy, &mut ends, there, &entries, choice.streams).await?;
+        files::copy(copy, &mut ends, there, &entries, params.streams).await?;
     }
     copy.end_transfer();
     Ok(())

@@ -33,7 +33,7 @@ pub(super) async fn run(
     passive: u64,
     to: &Remote,
     load: SourceSet,
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<(), Error> {
     let common = checksum::common(&[&*control]);
     checksum::require(copy.options, common, &to.to_string())?;
@@ -65,7 +65,7 @@ pub(super) async fn run(
         true => {
             ask_for_markers(control);
             let address = control.passive(passive).await?;
-            let (resources, congestion) = open_resources(copy, control, address, choice).await?;
+            let (resources, congestion) = open_resources(copy, control, address, params).await?;
             copy.stats.congestion = congestion;
             Some(resources)
         }
@@ -103,7 +103,7 @@ pub(super) async fn run(
         layout: Arc::clone(&layout),
         begun: copy.stats.bytes,
         source,
-        choice,
+        params,
         resources,
         receipt,
         sets_times: true,
@@ -181,7 +181,7 @@ struct ToServer<'a> {
     /// Bytes that were counted before.
     begun: u64,
     source: Arc<dyn Source>,
-    choice: &'a TransferParams,
+    params: &'a TransferParams,
     /// Channels that are kept from file to file; none after a file that failed.
     resources: Option<TransferResources>,
     receipt: Option<TreeReceipt>,
@@ -304,7 +304,7 @@ impl FileEnd for ToServer<'_> {
                 let listen = Request::Passive { mode: Mode::Extended, striped: false };
                 let listen = self.control.request(listen);
                 let address = self.control.passive(listen).await?;
-                open_resources(copy, self.control, address, self.choice).await?.0
+                open_resources(copy, self.control, address, self.params).await?.0
             }
         };
         let (partial, control) = self.partial()?;

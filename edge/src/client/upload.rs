@@ -106,13 +106,13 @@ async fn send(
     keep_replaced::arrange(copy.options.backup.as_ref(), control, to, folder).await?;
     let folder = Pathname::new(folder);
     let size = set.entries.iter().map(Entry::len).sum();
-    let choice = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
+    let params = copy.choose(control.rtt(), control.peer_ip(), Some(Bytes(size)), true);
     if control.features().tree {
-        return to_tree(copy, there, (to, folder), (set, looks), &choice).await;
+        return to_tree(copy, there, (to, folder), (set, looks), &params).await;
     }
     looks.refuse(control, to).await?;
     copy.stats.not_kept += set.not_kept(copy.options.attributes);
-    to_stock::run(copy, control, *passive, to, set, &choice).await
+    to_stock::run(copy, control, *passive, to, set, &params).await
 }
 
 /// Counts the files of `set` that an attempt before this one brought to the node, and leaves them
@@ -211,11 +211,11 @@ async fn to_tree(
     mut there: There,
     (to, folder): (&Remote, Pathname),
     (set, looks): (SourceSet, LooksThere),
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<(), Error> {
     // A directory that is copied is made with all above it; for files alone none is.
     let is_made = set.entries.iter().any(|entry| entry.kind == EntryKind::Directory);
-    let copied = to_farline(copy, &mut there, to, (set, looks), choice).await;
+    let copied = to_farline(copy, &mut there, to, (set, looks), params).await;
     let mut control = there.control;
     let Err(error) = copied else {
         copy.let_go(control);
@@ -251,12 +251,12 @@ async fn to_farline(
     there: &mut There,
     to: &Remote,
     (load, looks): (SourceSet, LooksThere),
-    choice: &TransferParams,
+    params: &TransferParams,
 ) -> Result<(), Error> {
     let journals = std::mem::take(&mut there.journals);
     let There { control, passive, is_left, .. } = there;
     let role = CopyRole::Sender { source: load.source_id };
-    let (path, options) = (Pathname::new(load.target), copy.wants_of(choice));
+    let (path, options) = (Pathname::new(load.target), copy.wants_of(params));
     let session = CopySession::new(role, path, options, control.features(), control.rtt());
     let Agreement { integrity, longest_block, .. } = session.agreement();
     let layout = Arc::new(Layout::within(load.entries, longest_block));
@@ -268,7 +268,7 @@ async fn to_farline(
     let source = load.at.source(&layout, &copy.options.direct_io, load.prefetched)?;
     let audit = Audit::new(&layout, integrity.digests);
     let mut upload = Upload {
-        choice,
+        params,
         hearing: match *is_left {
             true => Some(Hearing::next(&control.remote_progress(), None)),
             false => hearing(control, &layout),
@@ -327,7 +327,7 @@ fn tried(source: Arc<dyn Source>, trial: &Trial) -> Arc<dyn Source> {
 
 /// This host, where the files are.
 struct Upload<'a> {
-    choice: &'a TransferParams,
+    params: &'a TransferParams,
     integrity: Integrity,
     /// The destination, for people.
     to: &'a Remote,
@@ -372,7 +372,7 @@ impl TreeEnd for Upload<'_> {
         // Channels and slots of the pass before are given back first.
         self.resources = TransferResources::default();
         let (resources, congestion) =
-            open_resources(copy, control, self.address, self.choice).await?;
+            open_resources(copy, control, self.address, self.params).await?;
         // The answers came with the channels' round trip, and nothing has moved.
         self.looks.refuse(control, self.to).await?;
         if has_left(control, std::mem::take(&mut self.journals)).await {

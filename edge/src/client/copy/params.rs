@@ -104,9 +104,9 @@ impl Copy<'_> {
         };
         if self.options.channel.is_none()
             && *channel == Some(driver)
-            && let Some(choice) = &mut self.stats.choice
+            && let Some(params) = &mut self.stats.params
         {
-            choice.reasons.push(Reason::ChannelProfiled(driver, date.clone()));
+            params.reasons.push(Reason::ChannelProfiled(driver, date.clone()));
         }
     }
 
@@ -156,9 +156,9 @@ impl Copy<'_> {
                 stack.connections(rtt) * self.options.overrides.streams.unwrap_or(1)
             }),
         };
-        let mut choice = TransferParams::new(&context, &self.overrides, Bytes(BLOCK_LEN as u64));
+        let mut params = TransferParams::new(&context, &self.overrides, Bytes(BLOCK_LEN as u64));
         if let Some(wanted) = self.options.buffer {
-            choice.reasons.push(Reason::Buffers(wanted));
+            params.reasons.push(Reason::Buffers(wanted));
             if let Some(granted) = granted_buffer(wanted).filter(|&granted| granted < wanted) {
                 let why = "net.core.wmem_max or net.core.rmem_max allows no more";
                 self.stats.note(format!("socket buffers of {granted} rather than {wanted}: {why}"));
@@ -168,22 +168,22 @@ impl Copy<'_> {
             && self.asked_congestion().is_none()
         {
             // What was chosen is for a kernel's channels.
-            choice.congestion = None;
+            params.congestion = None;
             let why = ControlReason::Channel(stack.channel().title.to_owned());
-            choice.reasons.retain(|reason| !matches!(reason, Reason::Control(..)));
-            choice.reasons.push(Reason::Control(name, why));
+            params.reasons.retain(|reason| !matches!(reason, Reason::Control(..)));
+            params.reasons.push(Reason::Control(name, why));
         }
         if let Some(HeldRate { rate, channels }) = self.options.held {
-            choice.streams = channels;
-            choice.congestion = None;
-            choice.reasons = vec![Reason::Held { rate, channels }];
+            params.streams = channels;
+            params.congestion = None;
+            params.reasons = vec![Reason::Held { rate, channels }];
         }
         self.stats.rtt = rtt;
-        self.stats.streams = choice.streams;
+        self.stats.streams = params.streams;
         self.stats.direction = if sending { DataDirection::Out } else { DataDirection::In };
         self.stats.fixed.window = known.path.window;
-        self.stats.choice = Some(choice.clone());
-        choice
+        self.stats.params = Some(params.clone());
+        params
     }
 
     /// What the last copy that went this way saw, where this one goes by it.
