@@ -301,11 +301,11 @@ fn handles(channels: &[Box<dyn Channel>]) -> Vec<Handle> {
 impl Shared<'_> {
     /// Tells the machine what happened and passes its answers on.
     fn on_event(&self, input: SenderInput, slot: Option<Slot>) {
-        self.tell_with(input, slot, Check::default());
+        self.on_event_with(input, slot, Check::default());
     }
 
     /// The same, with what is to go with the block in the slot.
-    fn tell_with(&self, input: SenderInput, slot: Option<Slot>, check: Check) {
+    fn on_event_with(&self, input: SenderInput, slot: Option<Slot>, check: Check) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         if let SenderInput::BlockRead(SlotId(index)) = input {
@@ -401,7 +401,7 @@ impl Shared<'_> {
                 (true, _) => Check::of(&slot[..block.len], [0; 32]),
             };
             let id = SlotId(slot.index());
-            self.tell_with(SenderInput::BlockRead(id), Some(slot), check);
+            self.on_event_with(SenderInput::BlockRead(id), Some(slot), check);
         }
     }
 
