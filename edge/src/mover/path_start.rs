@@ -129,7 +129,7 @@ impl PathStart {
 
     /// The channels have all that is to be sent. Where they keep it in this process, as QUIC and
     /// UDT do, most of it has yet to go, and that is looked at until the transfer is over.
-    pub(super) fn look_on(&self, channels: Vec<Handle>) {
+    pub(super) fn keep_sampling(&self, channels: Vec<Handle>) {
         let samples: Vec<_> = channels.iter().map(Handle::sample).collect();
         self.handle(&samples);
         let rest: Vec<_> =
@@ -140,7 +140,7 @@ impl PathStart {
         let rest: Vec<Handle> = rest.into_iter().map(|(channel, _)| channel).collect();
         let (over, still) = mpsc::channel();
         let observation = Arc::clone(&self.observation);
-        let watch = move || observation.look_until(&rest, &still);
+        let watch = move || observation.sample_until(&rest, &still);
         let thread = std::thread::Builder::new().name("path".to_owned()).spawn(watch);
         // Without a thread the record ends here.
         *lock(&self.after) = thread.ok().map(|thread| After { over, thread });
@@ -195,7 +195,7 @@ fn is_use(saved: SavedPath, begun: Bytes) -> bool {
 
 impl Observation {
     /// Looks until `still` closes, or nothing arrives any more.
-    fn look_until(&self, channels: &[Handle], still: &mpsc::Receiver<()>) {
+    fn sample_until(&self, channels: &[Handle], still: &mpsc::Receiver<()>) {
         let (mut quiet, mut before) = (0, 0);
         while quiet < QUIET_LOOKS
             && still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout)

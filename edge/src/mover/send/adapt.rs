@@ -101,10 +101,10 @@ impl Shared<'_> {
             }
         }
         if let Some(yields) = yields {
-            yields.last_look(&watched);
+            yields.last_sample(&watched);
         }
         if let Some(start) = start {
-            start.look_on(watched);
+            start.keep_sampling(watched);
         }
         self.job.tally.end_path();
         threads
@@ -239,7 +239,7 @@ impl<'a> Yields<'a> {
         }
     }
 
-    fn last_look(mut self, channels: &[Handle]) {
+    fn last_sample(mut self, channels: &[Handle]) {
         self.say(channels);
     }
 
