@@ -184,7 +184,7 @@ pub(crate) enum Begun {
 }
 
 /// Runs `work` in a thread of its own; a signal asks `cancel` to end it.
-fn attended<T: Send + 'static>(
+fn supervised<T: Send + 'static>(
     runtime: &Runtime,
     cancel: &CancelToken,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -250,7 +250,7 @@ pub(crate) fn begin(
         return Ok(Begun::Nothing);
     }
     let label = label(sources, destination);
-    let made = attended(runtime, &options.cancel, move || {
+    let made = supervised(runtime, &options.cancel, move || {
         CopyBooking::make(address, &terms, &ends, payload.unwrap_or_default(), &label)
     })?;
     let mut booking = match made {
@@ -272,7 +272,8 @@ pub(crate) fn begin(
         predicted(&booking).map(|end| format!("; done about {}", shown(end))).unwrap_or_default(),
     ));
     let cancel = options.cancel.clone();
-    let up = attended(runtime, &options.cancel, move || booking.ready(&cancel).map(|()| booking))?;
+    let up =
+        supervised(runtime, &options.cancel, move || booking.ready(&cancel).map(|()| booking))?;
     let mut booking = match up {
         Ok(booking) => booking,
         Err(code) => return Ok(Begun::Ended(code)),
