@@ -10,16 +10,16 @@ use crate::units::{Span, Time};
 
 /// The longest time for which a thread looks on before it sleeps: about what being woken costs.
 const LONGEST: Span = Span::from_micros(20);
-/// The most looks of one wait, where a look is slow.
-const MOST_LOOKS: u32 = 200;
+/// The most polls of one wait, where a poll is slow.
+const MOST_POLLS: u32 = 200;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The thread has nothing to do until something is completed.
     Waits,
-    /// A look found so many completions.
-    Looked(usize),
+    /// A poll found so many completions.
+    Polled(usize),
     /// A sleep ended, by the device's word or another's, and so many completions were there.
     Slept(usize),
 }
@@ -27,8 +27,8 @@ pub enum Input {
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Look into the queue.
-    Look,
+    /// Poll the queue.
+    Poll,
     /// Have the device tell of the next completion, and sleep until then.
     Sleep,
 }
@@ -40,7 +40,7 @@ pub struct CompletionPoller {
     is_loaded: bool,
     waits_since: Time,
     sleeps_since: Time,
-    looks: u32,
+    polls: u32,
     stats: CompletionStats,
 }
 
@@ -48,9 +48,9 @@ impl CompletionPoller {
     /// Takes in what happened.
     pub fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Waits => (self.waits_since, self.looks) = (now, 0),
-            Input::Looked(0) => self.looks += 1,
-            Input::Looked(count) => {
+            Input::Waits => (self.waits_since, self.polls) = (now, 0),
+            Input::Polled(0) => self.polls += 1,
+            Input::Polled(count) => {
                 self.stats.polled += count as u64;
                 self.is_loaded = true;
             }
@@ -66,8 +66,8 @@ impl CompletionPoller {
 
     /// What a thread that waits does next.
     pub fn poll(&mut self, now: Time) -> Output {
-        if self.is_loaded && self.looks < MOST_LOOKS && now.since(self.waits_since) < LONGEST {
-            return Output::Look;
+        if self.is_loaded && self.polls < MOST_POLLS && now.since(self.waits_since) < LONGEST {
+            return Output::Poll;
         }
         self.is_loaded = false;
         self.sleeps_since = now;
@@ -86,7 +86,7 @@ mod tests {
     use crate::units::Rng;
     use std::collections::VecDeque;
 
-    const LOOK: Span = Span::from_nanos(200);
+    const POLL: Span = Span::from_nanos(200);
     const WAKE: Span = Span::from_micros(15);
 
     /// What a thread did in a run.
@@ -108,17 +108,17 @@ mod tests {
         };
         while !due.is_empty() {
             poller.handle(now, Input::Waits);
-            let mut looked = Span::ZERO;
+            let mut polled = Span::ZERO;
             let found = loop {
                 match poller.poll(now) {
-                    Output::Look => {
-                        now += LOOK;
+                    Output::Poll => {
+                        now += POLL;
                         let found = take(&mut due, now);
-                        poller.handle(now, Input::Looked(found));
+                        poller.handle(now, Input::Polled(found));
                         if found > 0 {
                             break found;
                         }
-                        looked = looked + LOOK;
+                        polled = polled + POLL;
                     }
                     Output::Sleep => {
                         now = now.max(due[0]) + WAKE;
@@ -128,7 +128,7 @@ mod tests {
                     }
                 }
             };
-            (in_vain, longest) = (in_vain + looked, longest.max(looked));
+            (in_vain, longest) = (in_vain + polled, longest.max(polled));
             now += Span::from_micros(found as u64);
         }
         Run {
@@ -167,7 +167,7 @@ mod tests {
                 idle.in_vain
             );
             assert!(
-                busy.longest <= LONGEST + LOOK && idle.longest <= LONGEST + LOOK,
+                busy.longest <= LONGEST + POLL && idle.longest <= LONGEST + POLL,
                 "seed {seed}"
             );
         }
@@ -191,15 +191,15 @@ mod tests {
     #[test]
     fn slow_polls_are_few_and_end_where_the_clock_stands() {
         let mut poller = CompletionPoller::default();
-        poller.handle(Time::ZERO, Input::Looked(1));
+        poller.handle(Time::ZERO, Input::Polled(1));
         poller.handle(Time::ZERO, Input::Waits);
-        let looks = std::iter::from_fn(|| {
+        let polls = std::iter::from_fn(|| {
             let output = poller.poll(Time::ZERO);
-            poller.handle(Time::ZERO, Input::Looked(0));
-            (output == Output::Look).then_some(())
+            poller.handle(Time::ZERO, Input::Polled(0));
+            (output == Output::Poll).then_some(())
         });
-        assert_eq!(looks.count(), MOST_LOOKS as usize);
-        poller.handle(Time::ZERO, Input::Looked(1));
+        assert_eq!(polls.count(), MOST_POLLS as usize);
+        poller.handle(Time::ZERO, Input::Polled(1));
         poller.handle(Time::ZERO, Input::Waits);
         assert_eq!(poller.poll(Time::ZERO + LONGEST), Output::Sleep);
     }

@@ -55,7 +55,7 @@ impl RdmaChannel {
     /// Takes what the device has done, without waiting.
     fn poll(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
         self.link.poll(completions)?;
-        self.poller.handle(self.now(), completion_poller::Input::Looked(completions.len()));
+        self.poller.handle(self.now(), completion_poller::Input::Polled(completions.len()));
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl RdmaChannel {
     fn await_any(&mut self, completions: &mut Vec<Completion>, most: Duration) -> io::Result<()> {
         self.poller.handle(self.now(), completion_poller::Input::Waits);
         while completions.is_empty() {
-            if self.poller.poll(self.now()) == completion_poller::Output::Look {
+            if self.poller.poll(self.now()) == completion_poller::Output::Poll {
                 self.poll(completions)?;
                 continue;
             }
@@ -72,7 +72,7 @@ impl RdmaChannel {
             let input = if slept {
                 completion_poller::Input::Slept(count)
             } else {
-                completion_poller::Input::Looked(count)
+                completion_poller::Input::Polled(count)
             };
             self.poller.handle(self.now(), input);
             break;
