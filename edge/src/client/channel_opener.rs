@@ -26,8 +26,8 @@ pub(super) struct ChannelOpener {
 }
 
 impl ChannelOpener {
-    /// Opens by `opener` what `heard` tells, beyond the `open` connections that there are and up to
-    /// `most`.
+    /// Opens by `opener` what `remote_progress` tells, beyond the `open` connections that there are
+    /// and up to `most`.
     pub(super) fn new(
         opener: Opener,
         remote_progress: Arc<Mutex<RemoteProgress>>,
