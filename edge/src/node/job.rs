@@ -163,7 +163,7 @@ impl Job {
         let access = data.account().access.clone();
         let files = Files::new(&access);
         match ask {
-            Ask::Act { addresses } => data.set_targets(addresses).map(done),
+            Ask::Active { addresses } => data.set_targets(addresses).map(done),
             Ask::Authenticate { how } => data.authenticate(how).map(done),
             Ask::Login { user, password } => {
                 data.log_in(&user, &password)?;

@@ -19,7 +19,7 @@ pub enum Ask {
     /// Data channels will be connected *to* these addresses. Earlier listeners and channels are
     /// closed. The edge refuses what its policy forbids (RFC 2577: ports of others), and need not
     /// connect yet. Answer: `Done`.
-    Act {
+    Active {
         /// One address for each stripe.
         addresses: Vec<SocketAddr>,
     },
@@ -178,8 +178,8 @@ pub struct ExpectedDigest {
     pub digest: String,
 }
 
-/// Everything a transfer needs besides the data channels, which [`Ask::Passive`] or [`Ask::Act`]
-/// arranged.
+/// Everything a transfer needs besides the data channels, which [`Ask::Passive`] or
+/// [`Ask::Active`] arranged.
 ///
 /// MODE S: one channel, closed at the end; a listener serves one transfer. MODE E: sender connects;
 /// channels that ended with EOD but no CLOSE may serve the next transfer. After a failed transfer

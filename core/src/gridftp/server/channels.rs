@@ -74,7 +74,7 @@ impl ServerSession {
             return;
         }
         self.data = Data::None;
-        self.ask(Ask::Act { addresses }, Purpose::Active(verb));
+        self.ask(Ask::Active { addresses }, Purpose::Active(verb));
     }
 
     pub(super) fn active_answer(&mut self, verb: &str) {

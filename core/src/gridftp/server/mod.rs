@@ -90,8 +90,8 @@ pub enum Output {
     /// Close the data channels kept from the last transfer: how they are protected, or the mode,
     /// changed.
     CloseChannels,
-    /// The same, and end what [`Ask::Passive`] or [`Ask::Act`] arranged: the transfer that it was
-    /// for was refused.
+    /// The same, and end what [`Ask::Passive`] or [`Ask::Active`] arranged: the transfer that it
+    /// was for was refused.
     CloseData,
     /// A limit of the session struck, for its operator to know; the client is told by itself.
     LimitStruck(SessionLimit),

@@ -82,7 +82,7 @@ fn globus_url_copy_gets_a_file_over_four_channels_of_the_server() {
     d.client("PORT 127,0,0,1,164,165\r\n");
     assert_eq!(
         d.asked(),
-        &Ask::Act { addresses: vec!["127.0.0.1:42149".parse().expect("an address")] }
+        &Ask::Active { addresses: vec!["127.0.0.1:42149".parse().expect("an address")] }
     );
     d.edge(Answer::Done).client("ERET P 100 1000 big\r\n");
     let request = d.transfer();
