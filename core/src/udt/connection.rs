@@ -351,8 +351,7 @@ impl Connection {
     /// Nothing was heard of the peer for a while.
     fn expired(&mut self, now: Time) {
         self.expiries += 1;
-        if self.expiries > LEAST_EXPIRIES
-            && now.since(self.heard_at) >= self.settings.idle_timeout
+        if self.expiries > LEAST_EXPIRIES && now.since(self.heard_at) >= self.settings.idle_timeout
         {
             return self.end(now, Ended::IdleTimeout);
         }

@@ -322,7 +322,8 @@ fn bbr_goes_on_after_its_probe_for_the_round_trip() {
         run.run(first);
         let before = run.received(0).0;
         run.run(last);
-        let share = (run.received(0).0 - before) as f64 / rate.bytes_in(last.saturating_sub(first)).0 as f64;
+        let share = (run.received(0).0 - before) as f64
+            / rate.bytes_in(last.saturating_sub(first)).0 as f64;
         assert!(share > 0.85, "{rtt} ms: {share:.2} of the path");
     }
 }

@@ -218,10 +218,8 @@ impl Arrivals {
     /// Whether it was the session's own client that closed a connection, before this had shown
     /// anything wrong: one more than it needs ends so (K-7).
     pub(crate) fn is_given_up(&self, from: Option<SocketAddr>, error: &io::Error) -> bool {
-        let is_closed = matches!(
-            error.kind(),
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
-        );
+        let is_closed =
+            matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
         is_closed
             && self.client.is_some()
             && self.client == from.map(|from| from.ip().to_canonical())

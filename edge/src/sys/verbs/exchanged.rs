@@ -168,12 +168,8 @@ impl RdmaConnection {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
             let address_handle = local_port.address_handle_to(theirs.gid, theirs.lid);
-            let peer = Peer {
-                address_handle,
-                mtu,
-                number: peer.number,
-                first_packet: peer.first_packet,
-            };
+            let peer =
+                Peer { address_handle, mtu, number: peer.number, first_packet: peer.first_packet };
             ends.connect(peer, own.first_packet, ack_timeout, reads, NotReady::ENDS)?;
             pair.established = true;
         }
