@@ -50,8 +50,8 @@ pub use finish::Landed;
 pub(super) use finish::check_digest;
 use finish::{SYNC_TOGETHER, is_top};
 use last_folder::LastFolder;
-use one_name::LateNames;
 pub(crate) use one_name::name_of_another;
+use one_name::{Alike, LateNames};
 use protected::{OpenedUp, open_again};
 use refused::Refusals;
 use table::Table;
@@ -96,6 +96,8 @@ pub struct PosixSink {
     limit: FileLimit,
     /// When it was made, in nanoseconds since the Unix epoch.
     began_ns: i64,
+    /// Which of the layout's files may be what is there, once that is asked.
+    alike: OnceLock<Alike>,
     /// Where what is replaced is kept.
     backup: Option<BackupPlace>,
     /// What is there is never replaced.
@@ -177,6 +179,7 @@ impl PosixSink {
             direct: DirectIo::default(),
             limit: FileLimit::default(),
             began_ns: ns_since_1970(),
+            alike: OnceLock::new(),
             backup: None,
             only_new: false,
             attributes: None,

@@ -181,7 +181,7 @@ impl Copy<'_> {
         self.stats.rtt = rtt;
         self.stats.streams = params.streams;
         self.stats.direction = if sending { DataDirection::Out } else { DataDirection::In };
-        self.stats.fixed.window = known.path.window;
+        self.stats.fixed.window = context.path.window;
         self.stats.params = Some(params.clone());
         params
     }
