@@ -179,7 +179,7 @@ mod tests {
         fs::create_dir(at("Name")).expect("a folder");
         symlink("Name", at("name")).expect("linked");
         fs::write(at("Name/file"), "content").expect("written");
-        let there = stat(&at("Name/file")).expect("there");
+        let there = stat(at("Name/file")).expect("there");
         assert_eq!(changed_ns(&there), modified_ns(&there));
         let file = |path: &str, later: i64| {
             let kind = EntryKind::File { len: 7 };
@@ -197,7 +197,7 @@ mod tests {
         assert!(refused.message.contains("Name/file"), "{refused:?}");
         sink.refuse_same_name(Some(&there), &entries[0]).expect_err("the other's name");
         fs::set_permissions(at("Name/file"), fs::Permissions::from_mode(0o600)).expect("set");
-        let there = stat(&at("Name/file")).expect("there");
+        let there = stat(at("Name/file")).expect("there");
         sink.refuse_same_name(Some(&there), &entries[1]).expect("it was there before");
     }
 }
