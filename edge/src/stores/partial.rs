@@ -366,6 +366,9 @@ impl Partial {
     /// Journals that these files have their final names. Durable with the next checkpoint: of what
     /// is not, the name says nothing and the file comes again.
     pub(super) fn landed(&self, files: &[(usize, LandedFile)]) {
+        if files.is_empty() {
+            return;
+        }
         let mut end = lock(&self.end);
         let Some(at) = *end else { return };
         let mut records = Vec::new();

@@ -221,7 +221,7 @@ fn a_slow_copy_is_extended_or_told_and_ended() {
     assert!(output.status.success() && said.contains("slower than booked: r-1 ends at"), "{said}");
     pair.has_arrived();
     // With a deadline there is nothing to extend: it is told, and ended with what came kept.
-    let output = pair.for_people("by=+4s,rate=100M", &slow).output().expect("farline starts");
+    let output = pair.for_people("by=+5s,rate=40M", &slow).output().expect("farline starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("it will be late: done about"), "{said}");
     assert!(output.status.code() == Some(6) && said.contains("the slot of r-2 is over"), "{said}");

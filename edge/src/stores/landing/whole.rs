@@ -33,10 +33,12 @@ impl PosixSink {
                 let stat = stat.or_else(|| self.stat_landed(entry));
                 landed.extend(stat.map(|stat| (index, landed_as(&stat))));
             }
+            // A record costs less than what comes again of a file whose record was never written.
+            if entry.len() >= self.layout.block_len() as u64 {
+                partial.landed(&std::mem::take(&mut landed));
+            }
         }
-        if !landed.is_empty() {
-            partial.landed(&landed);
-        }
+        partial.landed(&landed);
     }
 
     /// What there is to know of a file that landed; nothing where another took its place since.
