@@ -16,7 +16,7 @@ use std::time::Instant;
 const ASIDE: &str = "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; \
                      trap 'trap - TERM; kill 0' TERM; chrt --idle 0 \"$@\" & wait $!";
 
-/// Prints what clippy and rustdoc have against the workspace, and the seconds of each step.
+/// Prints what clippy has against the workspace, and rustdoc against the library, and the seconds of each step.
 pub(crate) fn lint() -> Result<()> {
     step("lint", || {
         let all = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -31,7 +31,9 @@ pub(crate) fn lint() -> Result<()> {
         run::cargo(&[&["clippy"], &none[..], &warned].concat())
     })?;
     step("docs", || {
-        let arguments = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];
+        // Of what others read: the library, and the core that it shows.
+        let arguments = ["doc", "--locked", "--no-deps", "--quiet"];
+        let arguments = [&arguments[..], &["-p", "farline-core", "-p", "farline"]].concat();
         run::succeed(run::command(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
     })
 }
