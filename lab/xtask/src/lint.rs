@@ -7,8 +7,8 @@ use crate::{ci, guest, run};
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::time::Instant;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
 
 /// Runs its arguments in a session of their own, which yields to all others and ends with who began
 /// it. The policy alone would not do: where Linux groups tasks by session, an idle one is idle
@@ -16,21 +16,34 @@ use std::time::Instant;
 const ASIDE: &str = "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; \
                      trap 'trap - TERM; kill 0' TERM; chrt --idle 0 \"$@\" & wait $!";
 
-/// Prints what clippy has against the workspace, and rustdoc against the library, and the seconds of each step.
+/// How long what runs aside may take when nothing is left that it runs next to: where others keep
+/// the processors busy it would never end.
+const LINGERS: Duration = Duration::from_secs(60);
+
+/// What a step prints at its end stands around the seconds that it took.
+const TOOK: (&str, &str) = (" took ", " s");
+
+/// Prints what clippy has against the workspace, and rustdoc against the library, and the seconds
+/// of each step.
 pub(crate) fn lint() -> Result<()> {
-    step("lint", || {
+    lints(&[])
+}
+
+/// Those that are not `done`.
+fn lints(done: &[&str]) -> Result<()> {
+    step("lint", done, || {
         let all = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
         run::cargo(&all)
     })?;
     // What takes no feature builds alone, and says what it has not. With each alone it builds at
     // night (`cargo xtask features`).
-    step("least", || {
+    step("least", done, || {
         let none = ["-p", "farline", "--no-default-features", "--locked"];
         let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
         // Its tests run at night: they would build all of it once more.
         run::cargo(&[&["clippy"], &none[..], &warned].concat())
     })?;
-    step("docs", || {
+    step("docs", done, || {
         // Of what others read: the library, and the core that it shows.
         let arguments = ["doc", "--locked", "--no-deps", "--quiet"];
         let arguments = [&arguments[..], &["-p", "farline-core", "-p", "farline"]].concat();
@@ -39,27 +52,37 @@ pub(crate) fn lint() -> Result<()> {
 }
 
 /// Prints the same, what is against the house's rules, and the tests that know no clock that could
-/// be late for them: the core's, and of the integration tests some.
-pub(crate) fn aside(root: &Path) -> Result<()> {
-    step("law", ci::law)?;
-    step("core", || {
+/// be late for them: the core's, and of the integration tests some. Without the steps that are
+/// `done`.
+pub(crate) fn aside(root: &Path, done: &[&str]) -> Result<()> {
+    step("law", done, ci::law)?;
+    step("core", done, || {
         let program = guest::program(&["--lib"], "farline_core")?;
         run::succeed(run::program(program).arg("--quiet").current_dir(root.join("core")))
     })?;
-    step("models", || {
+    step("models", done, || {
         let program = guest::program(&["--test", "it"], "it")?;
         let mut tests = run::program(program);
         run::succeed(tests.arg("--quiet").args(ci::CLOCKLESS).current_dir(root.join("lab")))
     })?;
-    lint()
+    lints(done)
 }
 
-fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+fn step(name: &str, done: &[&str], work: impl FnOnce() -> Result<()>) -> Result<()> {
+    if done.contains(&name) {
+        return Ok(());
+    }
     println!("\n== {name}");
     let from = Instant::now();
     work()?;
-    println!("{name} took {} s", from.elapsed().as_secs());
+    println!("{name}{}{}{}", TOOK.0, from.elapsed().as_secs(), TOOK.1);
     Ok(())
+}
+
+/// The steps that have ended, by what they printed.
+fn ended(said: &str) -> Vec<&str> {
+    let steps = said.lines().filter_map(|line| line.strip_suffix(TOOK.1)?.split_once(TOOK.0));
+    steps.filter(|(_, took)| took.parse::<u64>().is_ok()).map(|(name, _)| name).collect()
 }
 
 /// What [`aside`] does, in a process of its own, at no cost to what else runs.
@@ -67,6 +90,9 @@ fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 pub(crate) struct Aside {
     child: Child,
     log: PathBuf,
+    /// This program, in the folder of the workspace.
+    xtask: PathBuf,
+    root: PathBuf,
 }
 
 impl Aside {
@@ -81,18 +107,54 @@ impl Aside {
         command.args(["--pdeathsig", "TERM", "setsid", "sh", "-c", ASIDE, "sh"]);
         command.arg(xtask).arg("aside").current_dir(root);
         let child = command.stdout(file.try_clone()?).stderr(file).spawn().context("setpriv")?;
-        Ok(Aside { child, log })
+        Ok(Aside { child, log, xtask: xtask.to_owned(), root: root.to_owned() })
     }
 
-    /// Waits for its end, shows what it said, and adds the tests among that to `counts`.
+    /// Waits for its end, shows what it said, and adds the tests among that to `counts`. What does
+    /// not end by itself is gone on with here, where it yields to nobody.
     pub(crate) fn end(mut self, counts: &mut Counts) -> Result<()> {
-        let status = self.child.wait()?;
+        let status = self.wait()?;
         let said = fs::read(&self.log)?;
-        for line in String::from_utf8_lossy(&said).lines() {
+        let said = String::from_utf8_lossy(&said);
+        for line in said.lines() {
             println!("{line}");
             counts.add(line);
         }
+        let Some(status) = status else {
+            let mut rest = run::program(&self.xtask);
+            return counts.of(rest.arg("aside").args(ended(&said)).current_dir(&self.root));
+        };
         anyhow::ensure!(status.success(), "what runs next to the tests: {status}");
         Ok(())
+    }
+
+    /// How it ended; nothing where it had to be.
+    fn wait(&mut self) -> Result<Option<ExitStatus>> {
+        let from = Instant::now();
+        while from.elapsed() < LINGERS {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let id = self.child.id().to_string();
+        run::succeed(run::program("sh").args(["-c", "kill -TERM $0", &id]))?;
+        self.child.wait()?;
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_ended_are_not_begun_again() {
+        let said =
+            "== law\nit took 5 s more\nlaw took 25 s\n\n== core\nok\ncore took 87 s\n\n== lint\n";
+        let done = ended(said);
+        assert_eq!(done, ["law", "core"]);
+        step("core", &done, || anyhow::bail!("begun again")).expect("nothing happens");
+        step("lint", &done, || anyhow::bail!("begun")).expect_err("it was not over");
     }
 }

@@ -29,7 +29,7 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask aside | ci [--strict] | errors | features | lint | \
+const USAGE: &str = "usage: cargo xtask aside [DONE...] | ci [--strict] | errors | features | lint | \
     nightly [SECONDS] | guest GROUP... [-- ARGUMENT...] | bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
@@ -59,7 +59,7 @@ fn command(arguments: &[String]) -> Result<()> {
                 .try_for_each(|package| features::check(&metadata, package))
         }
         ["lint"] => lint::lint(),
-        ["aside"] => lint::aside(root),
+        ["aside", ref done @ ..] => lint::aside(root, done),
         ["nightly"] => nightly::nightly(root, nightly::SECONDS),
         ["nightly", seconds] => nightly::nightly(
             root,
