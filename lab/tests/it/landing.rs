@@ -170,7 +170,8 @@ fn what_was_held_of_a_file_that_fails_has_not_moved() {
         let result: Value = serde_json::from_slice(&output.stdout).expect("a document");
         let failures = result["failures"].as_array().expect("a list");
         assert_eq!(failures.len(), 1, "{way}: {result}");
-        assert_eq!(failures[0]["path"], "t/big", "{way}: {result}");
+        let failed = failures[0]["path"].as_str().expect("a path");
+        assert!(Path::new(failed).ends_with("big"), "{way}: {result}");
         let figures = ["bytes", "moved_bytes", "resumed_bytes"].map(|name| result[name].as_u64());
         assert_eq!(figures, [Some(8 << 20), Some(8 << 20), Some(0)], "{way}: {result}");
         assert!(same(&there.join("tail"), &to.join("tail")), "{way}");

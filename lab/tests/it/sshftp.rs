@@ -15,6 +15,11 @@ pub(crate) struct Host {
     sshd: Sshd,
 }
 
+/// Runs `server`, which an ordinary user's login does not find in Debian.
+fn script(server: &str) -> String {
+    format!("#!/bin/sh\nPATH=$PATH:/usr/sbin exec {server}\n")
+}
+
 impl Host {
     /// Whose script `sshftp` runs `server`.
     fn running(server: &str) -> Host {
@@ -22,7 +27,7 @@ impl Host {
         let sshd = Sshd::start(&dir.path().join("ssh"), "127.0.0.1", "", &[]);
         let host = Host { dir, sshd };
         fs::write(host.at("config"), host.sshd.client_config("127.0.0.1", None)).expect("written");
-        fs::write(host.at("sshftp"), format!("#!/bin/sh\nexec {server}\n")).expect("written");
+        fs::write(host.at("sshftp"), script(server)).expect("written");
         fs::set_permissions(host.at("sshftp"), fs::Permissions::from_mode(0o755)).expect("set");
         host
     }
