@@ -105,13 +105,18 @@ impl Bed {
         json_of(&mut knowing(command, &self.here("a")))
     }
 
-    /// What the end that sends has of the path.
+    /// What the end that sends has of the path; a node writes it after its client has gone.
     fn document(&self, side: &str) -> (PathBuf, Value) {
         let folder = self.here(side).join("farline/paths");
-        let mut items = std::fs::read_dir(&folder).expect("it keeps something").flatten();
-        let place = items.next().expect("a document").path();
-        assert!(items.next().is_none(), "one path, one document");
-        let text = std::fs::read(&place).expect("it can be read");
+        let read = || {
+            let mut items = std::fs::read_dir(&folder).ok()?.flatten();
+            let place = items.next()?.path();
+            assert!(items.next().is_none(), "one path, one document");
+            let text = std::fs::read(&place).expect("it can be read");
+            (!text.is_empty()).then_some((place, text))
+        };
+        farline_lab::wait_for("a document", || read().is_some());
+        let (place, text) = read().expect("it stays");
         (place, serde_json::from_slice(&text).expect("JSON"))
     }
 }
