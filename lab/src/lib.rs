@@ -44,6 +44,7 @@ pub use sshd::Sshd;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 pub use turns::alone;
 
@@ -196,6 +197,23 @@ pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "{what} never came");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Does `work` with each of `items` on so many threads, of which whoever is free takes the next.
+///
+/// # Panics
+/// When `work` does.
+pub fn on_threads<T: Sync>(threads: usize, items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
+                }
+            });
+        }
+    });
 }
 
 /// What `trial` comes to: the first of three that is `fit`, else the last. A machine that is busy

@@ -220,9 +220,12 @@ impl Arrivals {
     pub(crate) fn is_given_up(&self, from: Option<SocketAddr>, error: &io::Error) -> bool {
         let is_closed =
             matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
-        is_closed
-            && self.client.is_some()
-            && self.client == from.map(|from| from.ip().to_canonical())
+        is_closed && self.is_clients(from)
+    }
+
+    /// Whether `from` is an address of the session's own client, if that is known.
+    pub(crate) fn is_clients(&self, from: Option<SocketAddr>) -> bool {
+        from.is_some_and(|from| self.client == Some(from.ip().to_canonical()))
     }
 
     async fn shake_hands(

@@ -35,10 +35,9 @@ const MOST_WAITING: usize = 128;
 /// The listeners of all sessions of a node, once they take connections.
 #[derive(Default)]
 pub(super) struct DataListeners {
-    listening: Mutex<HashMap<Token, Weak<Arrivals>>>,
-    /// Whose the key of each session is, whether it takes connections yet or not.
-    keys: Mutex<HashMap<Token, IpAddr>>,
-    /// One was added to either.
+    /// Of each session by its key, and whether it takes connections yet.
+    known: Mutex<HashMap<Token, (Weak<Arrivals>, bool)>>,
+    /// One was added, or takes connections.
     added: Notify,
     /// Whether connections of the control port begin with the window of a held rate.
     begin_wide: AtomicBool,
@@ -75,13 +74,12 @@ impl DataListeners {
         refused: RefusedConnection,
         room: Room,
     ) -> DataListener {
-        lock(&self.keys).insert(key.token(), client.to_canonical());
-        self.added.notify_waiters();
         let (incoming, arrived) = mpsc::sync_channel(MOST_WAITING);
         let came = incoming.clone();
         let deliver = Box::new(move |channel| came.try_send(Some(channel)).is_ok());
         let arrivals = Arrivals::new(key, layer, deliver, refused).within(room).of_client(client);
         let arrivals = Arc::new(arrivals);
+        self.know(&arrivals, false);
         DataListener {
             arrivals,
             incoming,
@@ -91,6 +89,12 @@ impl DataListeners {
             takers: BTreeMap::new(),
             listeners: Arc::clone(self),
         }
+    }
+
+    /// From here on `arrivals` is its session's, which `takes` connections or will.
+    fn know(&self, arrivals: &Arc<Arrivals>, takes: bool) {
+        lock(&self.known).insert(arrivals.key().token(), (Arc::downgrade(arrivals), takes));
+        self.added.notify_waiters();
     }
 
     /// Connections of the control port begin with the window of a held rate.
@@ -113,34 +117,32 @@ impl DataListeners {
         within: Duration,
     ) -> bool {
         let Some(token) = Token::of(preamble) else { return false };
-        let from = stream.peer_addr().ok().map(|from| from.ip().to_canonical());
-        let is_clients = AtomicBool::new(false);
+        let from = stream.peer_addr().ok();
+        let mut is_clients = false;
         let found = async {
             loop {
                 // Before the look, so that none is missed that comes after it.
                 let added = self.added.notified();
                 tokio::pin!(added);
                 added.as_mut().enable();
-                let arrivals = lock(&self.listening).get(&token).and_then(Weak::upgrade);
-                if let Some(arrivals) = arrivals {
-                    return arrivals;
-                }
-                // The session may be over before the wait is.
-                let client = lock(&self.keys).get(&token).copied();
-                if client.is_some() && client == from {
-                    is_clients.store(true, Ordering::Relaxed);
+                let known = lock(&self.known).get(&token).cloned();
+                let known = known.and_then(|(arrivals, takes)| Some((arrivals.upgrade()?, takes)));
+                match known {
+                    Some((arrivals, true)) => return arrivals,
+                    // The session may be over before the wait is.
+                    Some((arrivals, false)) => is_clients |= arrivals.is_clients(from),
+                    None => {}
                 }
                 added.await;
             }
         };
         let Ok(arrivals) = tokio::time::timeout(within, found).await else {
-            return is_clients.load(Ordering::Relaxed);
+            return is_clients;
         };
         if !arrivals.has_room() {
             return true;
         }
         if !self.begin_wide.load(Ordering::Relaxed) || widen(&stream, arrivals.buffer()).is_ok() {
-            let from = stream.peer_addr().ok();
             arrivals.enter(stream, from, &Steps::default()).await;
         }
         true
@@ -178,9 +180,7 @@ impl DataListener {
         let address = place.address();
         (self.port, self.is_own_port) = (Some(place), false);
         // What came for a port before this one is gone: from here on it is for this one.
-        let arrivals = Arc::downgrade(&self.arrivals);
-        lock(&self.listeners.listening).insert(self.arrivals.key().token(), arrivals);
-        self.listeners.added.notify_waiters();
+        self.listeners.know(&self.arrivals, true);
         address
     }
 
@@ -220,9 +220,7 @@ impl DataListener {
 
 impl Drop for DataListener {
     fn drop(&mut self) {
-        let token = self.arrivals.key().token();
-        lock(&self.listeners.listening).remove(&token);
-        lock(&self.listeners.keys).remove(&token);
+        lock(&self.listeners.known).remove(&self.arrivals.key().token());
     }
 }
 

@@ -4,7 +4,6 @@
 use farline_lab::bearer::bearer;
 use farline_lab::targets::{ALL, Target, mutate};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The files of a target's corpus.
 fn corpus(name: &str) -> Vec<PathBuf> {
@@ -44,15 +43,7 @@ fn every_target_holds_its_laws_on_corpus_and_mutations() {
     }
     // A file on each processor.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let take = || cases.get(next.fetch_add(1, Ordering::Relaxed));
-    std::thread::scope(|scope| {
-        for _ in 0..processors {
-            scope.spawn(|| {
-                while let Some((name, target, file)) = take() {
-                    assert_holds(name, *target, file);
-                }
-            });
-        }
+    farline_lab::on_threads(processors, &cases, |(name, target, file)| {
+        assert_holds(name, *target, file);
     });
 }

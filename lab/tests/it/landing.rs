@@ -146,7 +146,7 @@ fn journal(root: &Path, to: &Path) -> u64 {
 fn what_was_held_of_a_file_that_fails_has_not_moved() {
     for way in ["up", "down", "here"] {
         let dir = folder();
-        let (root, there) = (dir.path().join("root"), dir.path().join("t"));
+        let (root, there) = (dir.path().join("served"), dir.path().join("t"));
         for folder in [&root, &there] {
             std::fs::create_dir(folder).expect("a folder");
         }
@@ -154,7 +154,7 @@ fn what_was_held_of_a_file_that_fails_has_not_moved() {
         plant_file(&there.join("tail"), 8, 2);
         let (_node, url) = node(dir.path(), "write", &[]);
         let (from, into) = match way {
-            "up" => (text(&there).to_owned(), format!("{url}/root/")),
+            "up" => (text(&there).to_owned(), format!("{url}/served/")),
             "down" => (format!("{url}/t"), text(&root).to_owned()),
             _ => (text(&there).to_owned(), text(&root).to_owned()),
         };

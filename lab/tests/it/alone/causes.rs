@@ -3,7 +3,6 @@
 
 use farline_lab::alone;
 use farline_lab::causes::{Cause, causes, run};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// On a machine that others use a copy may be held back by more than one thing: each cause has as
 /// many copies.
@@ -33,17 +32,8 @@ fn a_copy_names_what_was_made_to_hold_it_back() {
     if !is_named(first) {
         return;
     }
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..LANES {
-            // Who is free takes the next: one may last ten times as long as another.
-            scope.spawn(|| {
-                while let Some(cause) = links.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    assert!(is_named(cause), "a link a moment ago");
-                }
-            });
-        }
-    });
+    // One may last ten times as long as another.
+    farline_lab::on_threads(LANES, links, |cause| assert!(is_named(cause), "a link a moment ago"));
     processors.iter().for_each(|cause| assert!(is_named(cause)));
 }
 
