@@ -2,9 +2,8 @@
 //! privileges, on a socket in that folder and on a loopback port with TLS and a password.
 
 use crate::ordinary::Ordinary;
-use crate::{Running, command, succeed, wait_for};
+use crate::{Running, command, free_port, succeed, wait_for};
 use rustix::process::Signal;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,9 +34,7 @@ impl Database {
     /// When it is there and does not start.
     pub fn start() -> Option<Database> {
         let programs = programs()?;
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
+        let port = free_port();
         let mut database = Database { user: Ordinary::new(), programs, port, running: None };
         let secret = database.folder().join("password");
         std::fs::write(&secret, PASSWORD.replace("%40", "@")).expect("written");

@@ -1,7 +1,7 @@
 //! The client and the server of the Globus project, as tests run them.
 
 use crate::{LinkUp, Running};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,7 @@ pub fn globus_url_copy() -> Command {
 /// # Panics
 /// When it is not installed or does not listen.
 pub fn globus_server() -> (Running, String) {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port();
+    let port = crate::free_port();
     (globus_server_at(port), format!("ftp://127.0.0.1:{port}"))
 }
 

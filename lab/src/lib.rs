@@ -20,6 +20,7 @@ mod namespaces;
 mod netem;
 pub mod ordinary;
 pub mod plain_ftp;
+mod ports;
 pub mod raw;
 pub mod recovery;
 pub mod relay;
@@ -37,6 +38,7 @@ pub use globus::{globus_server, globus_server_at, globus_server_behind, globus_u
 pub use isolation::{command, own_control, own_name, run_dir};
 pub use link::LinkUp;
 pub use namespaces::Namespaces;
+pub use ports::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 pub use skip::skip;
 pub use slow_disk::SlowDisk;

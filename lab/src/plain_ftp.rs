@@ -1,15 +1,10 @@
 //! FTP servers of other people that know no GridFTP: vsftpd, ProFTPD, and pyftpdlib's.
 
-use crate::Running;
-use std::net::{TcpListener, TcpStream};
+use crate::{Running, free_port};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
-}
 
 /// Waits until `server` listens; returns its URL.
 fn listening(mut command: Command, port: u16, package: &str) -> (Running, String) {

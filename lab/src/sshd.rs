@@ -2,7 +2,6 @@
 //! nothing of the system.
 
 use crate::Running;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,10 +36,7 @@ impl Sshd {
             );
         }
         std::fs::copy(folder.join("user.pub"), folder.join("authorized")).expect("copied");
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
+        let port = crate::free_port();
         let at = folder.display();
         let config = format!(
             "Port {port}\nListenAddress {host}\nHostKey {at}/host\nAuthorizedKeysFile \

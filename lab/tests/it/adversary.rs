@@ -340,9 +340,7 @@ fn ports_for_data_that_others_have_are_waited_for() {
     let dir = folder();
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("a folder");
-    // One that is free; a moment later somebody else may have it.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-    let port = free.expect("an address").port();
+    let port = farline_lab::free_port();
     let (node, url) = configured(&root, &format!("data_ports = '{port}-{port}'\n"), &[]);
     let (mut first, second) = (RawClient::open(&url), RefCell::new(RawClient::open(&url)));
     assert!(first.ask("EPSV").starts_with("229"));

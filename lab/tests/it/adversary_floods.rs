@@ -8,7 +8,7 @@ use farline::channels::udt::{UdtOptions, UdtStream, connect};
 use farline_lab::crowd::may_open_many;
 use farline_lab::files::{folder, plant_file, text};
 use farline_lab::raw::{Blocks, RawClient};
-use farline_lab::{Running, farline, json_of, succeed};
+use farline_lab::{Running, farline, free_port, json_of, succeed};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -71,11 +71,6 @@ impl Drop for Flood {
         self.is_over.store(true, Ordering::Relaxed);
         drop(self.thread.take().map(JoinHandle::join));
     }
-}
-
-fn free_port() -> u16 {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    port.expect("a port").port()
 }
 
 /// Stands before the server on `port` of the loopback address, and brings what it says `by` so much

@@ -25,6 +25,7 @@ mod copy;
 mod corpus;
 mod delete;
 mod early;
+mod error_codes;
 mod existing;
 mod ftp_suite;
 mod globs;

@@ -1,19 +1,14 @@
 //! Ways to the other end: data connections by key among strangers, and past firewalls.
 
 use farline_lab::raw::RawClient;
-use farline_lab::{Namespaces, assert_same_tree, farline, farline_binary, node, plant, succeed};
+use farline_lab::{
+    Namespaces, assert_same_tree, farline, farline_binary, free_port, node, plant, succeed,
+};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port()
-}
 
 /// Copies `source` up to `url` and back, and returns the two results.
 fn there_and_back(source: &Path, root: &Path, url: &str, name: &str) -> [serde_json::Value; 2] {

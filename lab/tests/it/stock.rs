@@ -9,7 +9,6 @@ use farline_lab::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -35,10 +34,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let dir = folder();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
+        let port = farline_lab::free_port();
         std::fs::create_dir(dir.path().join("there")).expect("a folder");
         let bench = Bench { dir, port, server: Some(globus_server_at(port)) };
         plant_file(&bench.file(), LEN / MIB, 1);

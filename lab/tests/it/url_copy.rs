@@ -3,10 +3,9 @@
 
 use crate::sshftp::Host;
 use farline_lab::files::{file_url as file, names, random};
-use farline_lab::{Running, globus_server, globus_url_copy, node, succeed, wait_for};
+use farline_lab::{Running, free_port, globus_server, globus_url_copy, node, succeed, wait_for};
 use rustix::process::Signal;
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -102,11 +101,6 @@ fn node_at(root: &Path, port: u16) -> Running {
     let listen = format!("127.0.0.1:{port}");
     node(root, "write", &["--listen", &listen, "--third-party", "--third-party-net", "127.0.0.0/8"])
         .0
-}
-
-fn free_port() -> u16 {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    port.expect("a free port").port()
 }
 
 /// Whether something of this length at least lies in `folder`.

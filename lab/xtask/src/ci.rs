@@ -20,7 +20,8 @@ const QUIET: &str = "alone::";
 
 /// The modules of integration tests that know no clock: models, pages, and readers of bytes. They
 /// run next to the others, in the time that those leave the processors idle.
-pub(crate) const CLOCKLESS: [&str; 4] = ["corpus::", "profile_model::", "snapshots::", "tuner::"];
+pub(crate) const CLOCKLESS: [&str; 5] =
+    ["corpus::", "error_codes::", "profile_model::", "snapshots::", "tuner::"];
 
 /// The modules of tests that hold a rate, or a line, for a while; by a word alone others would be
 /// caught, `farline` having `line` in it.

@@ -7,7 +7,7 @@ use crate::{ci, guest, run};
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Runs its arguments in a session of their own, which yields to all others and ends with who began
@@ -56,16 +56,33 @@ fn lints(done: &[&str]) -> Result<()> {
 /// `done`.
 pub(crate) fn aside(root: &Path, done: &[&str]) -> Result<()> {
     step("law", done, ci::law)?;
-    step("core", done, || {
-        let program = guest::program(&["--lib"], "farline_core")?;
-        run::succeed(run::program(program).arg("--quiet").current_dir(root.join("core")))
-    })?;
-    step("models", done, || {
-        let program = guest::program(&["--test", "it"], "it")?;
-        let mut tests = run::program(program);
-        run::succeed(tests.arg("--quiet").args(ci::CLOCKLESS).current_dir(root.join("lab")))
-    })?;
-    lints(done)
+    let mut core = run::program(guest::program(&["--lib"], "farline_core")?);
+    core.arg("--quiet").current_dir(root.join("core"));
+    let mut models = run::program(guest::program(&["--test", "it"], "it")?);
+    models.arg("--quiet").args(ci::CLOCKLESS).current_dir(root.join("lab"));
+    // What the lints wait for, one crate after another, keeps one processor busy.
+    std::thread::scope(|scope| {
+        let tests =
+            scope.spawn(|| tests("core", done, &mut core).and(tests("models", done, &mut models)));
+        let linted = lints(done);
+        tests.join().expect("no panic").and(linted)
+    })
+}
+
+/// A step that is a program of tests; it says all at its end, for others speak meanwhile.
+fn tests(name: &str, done: &[&str], program: &mut Command) -> Result<()> {
+    if done.contains(&name) {
+        return Ok(());
+    }
+    let from = Instant::now();
+    let output = program.stderr(Stdio::inherit()).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let took = match output.status.success() {
+        true => format!("{name}{}{}{}\n", TOOK.0, from.elapsed().as_secs(), TOOK.1),
+        false => String::new(),
+    };
+    print!("\n== {name}\n{said}\n{took}");
+    run::judge(program, output.status)
 }
 
 fn step(name: &str, done: &[&str], work: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -1,14 +1,13 @@
 //! The house's own commands: `cargo xtask ci` runs all checks and tests, `guest` the tests that
 //! need another kernel, `nightly` the fuzzers, `bench` what measures Farline against others, `tidy`
-//! the house's rules; `errors` writes the table of error codes, `features` builds with each feature
-//! alone, `lint` is what clippy and rustdoc say, `aside` what `ci` runs next to the tests.
+//! the house's rules; `features` builds with each feature alone, `lint` is what clippy and rustdoc
+//! say, `aside` what `ci` runs next to the tests.
 
 mod arrows;
 mod ci;
 mod circles;
 mod columns;
 mod counts;
-mod errors;
 mod exhaustive;
 mod failures;
 mod features;
@@ -17,6 +16,7 @@ mod guest;
 mod house;
 mod links;
 mod lint;
+mod messages;
 mod nightly;
 mod run;
 mod shown;
@@ -29,7 +29,7 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask aside [DONE...] | ci [--strict] | errors | features | lint | \
+const USAGE: &str = "usage: cargo xtask aside [DONE...] | ci [--strict] | features | lint | \
     nightly [SECONDS] | guest GROUP... [-- ARGUMENT...] | bench calendar|mover|link|line|plan|causes|outages|crowd|tuner|udp|verbs [OPTION...] | tidy";
 
 fn main() -> ExitCode {
@@ -50,7 +50,6 @@ fn command(arguments: &[String]) -> Result<()> {
     match words[..] {
         ["ci"] => ci::ci(root, std::env::var("CI").is_ok_and(|value| value == "true")),
         ["ci", "--strict"] => ci::ci(root, true),
-        ["errors"] => errors::write(root),
         // Some minutes: dependencies are built for each.
         ["features"] => {
             let metadata = metadata()?;
@@ -91,7 +90,7 @@ fn tidy() -> Result<bool> {
     let root = Path::new(root);
     let mut found = house::check(root, &metadata)?;
     found.extend(supply::check(root, &metadata)?);
-    found.extend(errors::check(root)?);
+    found.extend(messages::check(root)?);
     found.extend(words::check(root)?);
     found.extend(flags::check(root)?);
     found.extend(exhaustive::check(root)?);

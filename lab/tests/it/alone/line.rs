@@ -126,3 +126,37 @@ fn what_a_stopped_ring_drops_is_not_the_lines() {
     assert_eq!(count_in(&document, "sums", "lost"), 0, "{document}");
     assert_eq!(document["totals"]["runs"]["lost"], 0, "{document}");
 }
+
+#[test]
+fn the_load_that_a_slow_link_carries_is_found() {
+    alone();
+    let path = ["custom", "--rtt", "2ms", "--rate", "45M", "--queue", "30kB"];
+    let Some(link) = LinkUp::up("t-line-search", &path) else { return };
+    let asked = ["--rate", "80M", "--burst", "1", "--for"];
+    // The link carries 56.25 %; what is late on a busy machine comes as a burst and costs frames.
+    let halving = || said(by_name(&link, &asked).args(["1s", "--search", "0.001"]));
+    let is_within = |found: &Brief| {
+        found["load_percent"].as_f64().is_some_and(|load| (25.0..58.0).contains(&load))
+    };
+    let is_right = |(found, code): &(Brief, i32)| {
+        *code == 0 && found["is_host_limited"] == false && is_within(found)
+    };
+    let (found, _) = fit_of_three(halving, is_right);
+    assert_eq!(found["schema"], "farline/line-search/1", "{found}");
+    assert!(is_within(&found), "{found}");
+    // A fifth may be lost: five quarters of what the link carries, which is what comes then.
+    let ratios = || said(by_name(&link, &asked).args(["1s", "--search", "0,0.2"]));
+    let bound = |found: &Brief, n: usize, key: &str| found["outcomes"][n][key].as_f64();
+    let is_right = |(found, code): &(Brief, i32)| {
+        let is_within = |n: usize, key: &str, low: f64, high: f64| {
+            bound(found, n, key).is_some_and(|percent| (low..high).contains(&percent))
+        };
+        *code == 0
+            && is_within(0, "lower_percent", 25.0, 58.0)
+            && is_within(1, "lower_percent", 66.0, 73.0)
+            && is_within(1, "throughput_percent", 54.0, 58.5)
+    };
+    let found = fit_of_three(ratios, is_right);
+    assert_eq!(found.0["schema"], "farline/line-mlrsearch/1", "{found:?}");
+    assert!(is_right(&found), "{found:?}");
+}
