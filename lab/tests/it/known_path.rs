@@ -171,6 +171,8 @@ fn three_copies(bed: &Bed, channel: &str) {
     seen["in_flight"] = (tenfold as u64).into();
     // What is on its way is the product of rate and round trip: else it is not believed.
     seen["rate"] = (seen["rate"].as_u64().expect("a number") * 10).into();
+    // Else what the copy before it lost would be taken for what the next one does.
+    seen["lost"] = 0.0.into();
     std::fs::write(&place, seen.to_string()).expect("written");
     // Of four times what a path is seen to hold, or more, the word counts though it is less than
     // before; and of any copy that loses much, as QUIC's does.
