@@ -81,8 +81,13 @@ fn asked_by_script(pam: &Path, script: &str) -> String {
 
 /// How often that script began.
 fn began(pam: &Path) -> usize {
-    let names = fs::read_dir(pam).expect("a folder").map(|name| name.expect("a name"));
-    names.filter(|name| name.file_name().to_string_lossy().starts_with("began.")).count()
+    marks(pam, "began.")
+}
+
+/// How many files in `folder` have a name that begins so.
+fn marks(folder: &Path, prefix: &str) -> usize {
+    let names = fs::read_dir(folder).expect("a folder").map(|name| name.expect("a name"));
+    names.filter(|name| name.file_name().to_string_lossy().starts_with(prefix)).count()
 }
 
 /// Four clients of his at once, which is as many as PAM is asked for.
@@ -100,11 +105,12 @@ fn four_as_pat(site: &Site) -> Vec<Running> {
 fn a_stuck_module_of_pams_gives_its_turns_back() {
     let pam = tempfile::tempdir().expect("a folder");
     // Who was asked about while `stuck` was there is stuck for good.
-    let script = "if [ -e stuck ]; then while [ -e service ]; do sleep 0.2; done; fi";
+    let script =
+        "if [ -e stuck ]; then touch hangs.$$; while [ -e service ]; do sleep 0.2; done; fi";
     let pat = asked_by_script(pam.path(), script);
     let site = Site::with_node("login_timeout = 2\n", &pat);
     let stuck = four_as_pat(&site);
-    wait_for("four that are stuck", || began(pam.path()) == 4);
+    wait_for("four that are stuck", || marks(pam.path(), "hangs.") == 4);
     fs::remove_file(pam.path().join("stuck")).expect("it was there");
     for mut client in stuck {
         assert!(!client.0.wait().expect("it ends").success(), "nobody said that it is pat");

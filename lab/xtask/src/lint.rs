@@ -1,6 +1,6 @@
-//! What the compiler and its lints say of all code, and of what few features leave of it; by
-//! itself, or aside: next to the tests of the edge, with the house's rules and the tests that
-//! know no clock, in the time that those leave the processors idle.
+//! What the compiler and its lints say of all code; by itself, and of what few features leave of
+//! it too, or aside: next to the tests of the edge, with the house's rules and the tests that know
+//! no clock, in the time that those leave the processors idle.
 
 use crate::counts::Counts;
 use crate::{ci, guest, run};
@@ -23,25 +23,26 @@ const LINGERS: Duration = Duration::from_secs(60);
 /// What a step prints at its end stands around the seconds that it took.
 const TOOK: (&str, &str) = (" took ", " s");
 
-/// Prints what clippy has against the workspace, and rustdoc against the library, and the seconds
-/// of each step.
+/// Prints what clippy has against the workspace and what few features leave of it, and rustdoc
+/// against the library, and the seconds of each step.
 pub(crate) fn lint() -> Result<()> {
-    lints(&[])
+    lints(&[])?;
+    step("least", &[], least)
 }
 
-/// Those that are not `done`.
+/// What takes no feature builds alone, and says what it has not: all that it depends on is built
+/// once more.
+pub(crate) fn least() -> Result<()> {
+    let none = ["-p", "farline", "--no-default-features", "--locked"];
+    let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
+    run::cargo(&[&["clippy"], &none[..], &warned].concat())
+}
+
+/// What clippy says of the workspace and rustdoc of the library, but for those that are `done`.
 fn lints(done: &[&str]) -> Result<()> {
     step("lint", done, || {
         let all = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
         run::cargo(&all)
-    })?;
-    // What takes no feature builds alone, and says what it has not. With each alone it builds at
-    // night (`cargo xtask features`).
-    step("least", done, || {
-        let none = ["-p", "farline", "--no-default-features", "--locked"];
-        let warned = ["-p", "farline-cli", "--", "-D", "warnings"];
-        // Its tests run at night: they would build all of it once more.
-        run::cargo(&[&["clippy"], &none[..], &warned].concat())
     })?;
     step("docs", done, || {
         // Of what others read: the library, and the core that it shows.
@@ -51,7 +52,7 @@ fn lints(done: &[&str]) -> Result<()> {
     })
 }
 
-/// Prints the same, what is against the house's rules, and the tests that know no clock that could
+/// Prints what both say, what is against the house's rules, and the tests that know no clock that could
 /// be late for them: the core's, and of the integration tests some. Without the steps that are
 /// `done`.
 pub(crate) fn aside(root: &Path, done: &[&str]) -> Result<()> {

@@ -1,9 +1,9 @@
 //! `cargo xtask nightly`: what takes longer than a change should wait for. What is installed is
-//! built, which is to be small; the core builds with each of its features alone; what the library
-//! says without its features is tested; and each fuzz target runs for some minutes. What fails
+//! built, which is to be small; the core builds with each of its features alone, and the command with
+//! none; what the library says without them is tested; and each fuzz target runs for some minutes. What fails
 //! fails the night, after all others had their time.
 
-use crate::{features, metadata, run};
+use crate::{features, lint, metadata, run};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -38,6 +38,10 @@ pub(crate) fn nightly(root: &Path, seconds: NonZeroU64) -> Result<()> {
     if let Err(error) = metadata().and_then(|data| features::check(&data, "farline-core")) {
         eprintln!("{error:#}");
         failed.push("features".to_owned());
+    }
+    if let Err(error) = lint::least() {
+        eprintln!("{error:#}");
+        failed.push("least".to_owned());
     }
     if let Err(error) = run::cargo(&WITHOUT_FEATURES) {
         eprintln!("{error:#}");
