@@ -1,7 +1,7 @@
 //! `cargo xtask nightly`: what takes longer than a change should wait for. What is installed is
-//! built, which is to be small; the core builds with each of its features alone, and the command with
-//! none; what the library says without them is tested; and each fuzz target runs for some minutes. What fails
-//! fails the night, after all others had their time.
+//! built, which is to be small; the core builds with each of its features alone, and the command
+//! with none; what the library says without them is tested; and each fuzz target runs for some
+//! minutes. What fails fails the night, after all others had their time.
 
 use crate::{features, lint, metadata, run};
 use anyhow::{Context, Result, bail};
