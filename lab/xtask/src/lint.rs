@@ -52,9 +52,9 @@ fn lints(done: &[&str]) -> Result<()> {
     })
 }
 
-/// Prints what both say, what is against the house's rules, and the tests that know no clock that could
-/// be late for them: the core's, and of the integration tests some. Without the steps that are
-/// `done`.
+/// Prints what both say, what is against the house's rules, and the tests that know no clock that
+/// could be late for them: the core's, and of the integration tests some. Without the steps that
+/// are `done`.
 pub(crate) fn aside(root: &Path, done: &[&str]) -> Result<()> {
     step("law", done, ci::law)?;
     let mut core = run::program(guest::program(&["--lib"], "farline_core")?);
