@@ -25,7 +25,8 @@ pub(crate) const CLOCKLESS: [&str; 5] =
 
 /// The modules of tests that hold a rate, or a line, for a while; by a word alone others would be
 /// caught, `farline` having `line` in it.
-const RATES: [&str; 8] = [
+const RATES: [&str; 10] = [
+    "known_path::",
     "limit::",
     "line::",
     "line_ethernet::",
@@ -34,6 +35,7 @@ const RATES: [&str; 8] = [
     "line_own::",
     "line_reports::",
     "line_truth::",
+    "sender_memory::",
 ];
 
 /// What has happened so far.
