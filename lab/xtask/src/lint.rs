@@ -78,11 +78,11 @@ fn tests(name: &str, done: &[&str], program: &mut Command) -> Result<()> {
     let from = Instant::now();
     let output = program.stderr(Stdio::inherit()).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let took = match output.status.success() {
-        true => format!("{name}{}{}{}\n", TOOK.0, from.elapsed().as_secs(), TOOK.1),
+    let ended = match output.status.success() {
+        true => took(name, from) + "\n",
         false => String::new(),
     };
-    print!("\n== {name}\n{said}\n{took}");
+    print!("\n== {name}\n{said}\n{ended}");
     run::judge(program, output.status)
 }
 
@@ -93,8 +93,13 @@ fn step(name: &str, done: &[&str], work: impl FnOnce() -> Result<()>) -> Result<
     println!("\n== {name}");
     let from = Instant::now();
     work()?;
-    println!("{name}{}{}{}", TOOK.0, from.elapsed().as_secs(), TOOK.1);
+    println!("{}", took(name, from));
     Ok(())
+}
+
+/// What a step says that ended well.
+fn took(name: &str, from: Instant) -> String {
+    format!("{name}{}{}{}", TOOK.0, from.elapsed().as_secs(), TOOK.1)
 }
 
 /// The steps that have ended, by what they printed.
