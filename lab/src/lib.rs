@@ -11,6 +11,7 @@ pub mod crowd;
 pub mod database;
 pub mod files;
 mod globus;
+mod in_time;
 mod isolation;
 pub mod line_truth;
 mod link;
@@ -35,6 +36,7 @@ pub mod udt;
 
 pub use brief::Brief;
 pub use globus::{globus_server, globus_server_at, globus_server_behind, globus_url_copy};
+pub use in_time::links_are_in_time;
 pub use isolation::{command, own_control, own_name, run_dir};
 pub use link::LinkUp;
 pub use namespaces::Namespaces;

@@ -172,10 +172,15 @@ impl Direction {
         if let Some(valve) = &self.valve {
             valve.take().into_iter().for_each(|change| self.wires.change(*clock, change));
         }
-        let (due, written) = self.write_due(clock);
+        let (mut due, written) = self.write_due(clock);
         let (mut read, mut emptied) = (0, true);
         if self.read_at <= *clock {
             (read, emptied) = self.read_some(clock, due);
+        }
+        if read > 0 {
+            // What was read is due at a time that the model was not asked for yet: a thread that
+            // lost its core meanwhile, and slept now, would sleep through it.
+            due = Some(*clock);
         }
         // A device that still holds packets is read on as soon as the due writes are done: put off,
         // its queue would stand where the model's should, unseen and undropped.
@@ -324,4 +329,44 @@ impl Direction {
 /// Where things are in what a device handed over.
 fn layout(is_ethernet: bool, bytes: &[u8]) -> Layout {
     if is_ethernet { Layout::of_frame(bytes) } else { Layout::of(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farline_core::units::{Rate, Rng};
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn a_thread_that_sleeps_after_a_read_does_not_sleep_through_the_packet() {
+        let settings = wan::LinkSettings::new(Rate::from_bps(50_000_000), Span::from_millis(20));
+        let started = now();
+        let link = wan::OneWayLink::new(started, &settings.a_to_b, [], &Rng::new(1));
+        let [(device, from), (to, received)] =
+            [(); 2].map(|()| UnixDatagram::pair().expect("sockets"));
+        for socket in [&from, &to, &received] {
+            socket.set_nonblocking(true).expect("set");
+        }
+        let [from, to] = [from, to].map(|socket| Arc::new(OwnedFd::from(socket)));
+        let shown = Arc::new(Mutex::new(Shown::new()));
+        let ring = Ring::new(1 << 20).expect("memory");
+        let mut direction = Direction::new(from, to, Wires::new(link, Vec::new()), ring, shown);
+        let packet = [&[0; tun::HEADER][..], &[0x45, 0, 0, 28], &[0; 24]].concat();
+        device.send(&packet).expect("sent");
+
+        let mut clock = started + Span::from_millis(1);
+        let step = direction.step(&mut clock, Some(Span::ZERO));
+        assert_eq!(step.moved, 1);
+        // Looked at again before anybody sleeps, it is due 10 ms after it was read, and arrives.
+        assert!(step.next.is_some_and(|next| next <= clock), "{step:?}");
+        let step = direction.step(&mut clock, Some(Span::ZERO));
+        let due = step.next.expect("it is in flight");
+        assert!(due >= clock + Span::from_millis(9), "{due:?} at {clock:?}");
+        received.recv(&mut [0; 64]).expect_err("it is in flight");
+        clock = due;
+        assert_eq!(direction.step(&mut clock, Some(Span::ZERO)).moved, 1);
+        let mut came = [0; 64];
+        assert_eq!(received.recv(&mut came).expect("it arrives"), packet.len());
+        assert_eq!(came[..packet.len()], packet);
+    }
 }

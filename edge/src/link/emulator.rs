@@ -187,7 +187,7 @@ impl Emulator {
         let mut movers = Vec::new();
         while !moved.is_empty() {
             let spare = Spare::of(cores);
-            let mover = Mover::new(
+            let mut mover = Mover::new(
                 moved.split_off(if spare == Spare::Core { moved.len() - 1 } else { 0 }),
                 spare,
                 info.inline_receive,
@@ -197,7 +197,7 @@ impl Emulator {
                 .map_err(|error| here(ErrorCode::LinkEmulator, format!("a pipe: {error}")))?;
             let realtime = Arc::clone(&realtime);
             let run = move || {
-                if !Mover::be_precise() {
+                if !mover.be_precise() {
                     realtime.store(false, Ordering::Relaxed);
                 }
                 mover.run(&stopped);

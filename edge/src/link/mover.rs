@@ -13,8 +13,10 @@
 //! ms, below what makes a run invalid.
 //!
 //! A spinning real-time thread must not starve what the kernel has to do on its core, so it naps
-//! now and then. On one core it never spins. On two or three one thread moves both directions, so
-//! that as many cores are left for what the link is for.
+//! now and then. One without real-time priority stops spinning where others want its core: Linux
+//! gives each its share, and who has used it up waits for milliseconds, while who slept runs as
+//! soon as it wakes. On one core it never spins. On two or three one thread moves both directions,
+//! so that as many cores are left for what the link is for.
 
 use super::direction::{Direction, now};
 use crate::sys::realtime;
@@ -60,6 +62,13 @@ const PUT_OFF: Span = Span::from_micros(100);
 /// packets left to move would be delay error: with 2 ms here it was ten times that of a turn.
 const LONGEST_WORK: Span = Span::from_millis(10);
 
+/// The longest time that the thread needs between two looks at the clock, or that a timer is late
+/// of itself: above it, somebody else had the core.
+const UNTROUBLED: Span = Span::from_millis(1);
+/// How long after that it does not spin. Each try costs packets that are late by milliseconds, so
+/// that one in a thousand is.
+const CONTENDED: Span = Span::from_secs(10);
+
 /// How long after the last packet the cores are still kept from deep idle states.
 const AWAKE: Span = Span::from_secs(1);
 
@@ -69,6 +78,9 @@ pub(super) struct Mover {
     spare: Spare,
     is_exact: bool,
     load: LoadMeter,
+    is_realtime: bool,
+    /// Until then others are held to want the core.
+    contended_until: Time,
     slept_at: Time,
     active_at: Time,
     awake: Option<File>,
@@ -86,24 +98,30 @@ impl Mover {
             spare,
             is_exact,
             load: LoadMeter { since: now, moved: 0, most, heavy: false },
+            is_realtime: false,
+            contended_until: now,
             slept_at: now,
             active_at: now,
             awake: None,
         }
     }
 
-    /// Makes the calling thread wake as exactly as this machine permits; returns whether it got
-    /// real-time priority.
-    pub(super) fn be_precise() -> bool {
+    /// Makes the calling thread, which is to run it, wake as exactly as this machine permits;
+    /// returns whether it got real-time priority.
+    pub(super) fn be_precise(&mut self) -> bool {
         // The default slack lets the kernel wake us 50 us late to save power.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        realtime::be_realtime().is_ok()
+        self.is_realtime = realtime::be_realtime().is_ok();
+        self.is_realtime
     }
 
     /// Moves packets until `stop` is closed.
     pub(super) fn run(mut self, stop: &PipeReader) {
         let mut clock = now();
+        let mut looked = clock;
         loop {
+            self.note_delay(clock, clock.since(looked));
+            looked = clock;
             let takes_turns = self.takes_turns();
             // A read put off makes no packet late, but the account takes the time of reading for
             // that of coming.
@@ -132,9 +150,10 @@ impl Mover {
             }
             match self.rest(stop, clock, next, watch) {
                 Rest::Spun => clock = now(),
-                Rest::Slept => {
+                Rest::Slept { until } => {
                     clock = now();
-                    self.slept_at = clock;
+                    (self.slept_at, looked) = (clock, clock);
+                    self.note_delay(clock, until.map_or(Span::ZERO, |until| clock.since(until)));
                     self.directions
                         .iter_mut()
                         .zip(watch)
@@ -146,6 +165,18 @@ impl Mover {
         for direction in &mut self.directions {
             direction.publish(clock, true);
         }
+    }
+
+    /// Notes that the thread did not run for `delay`, and did not ask for that.
+    fn note_delay(&mut self, clock: Time, delay: Span) {
+        if !self.is_realtime && delay > UNTROUBLED {
+            self.contended_until = clock + CONTENDED;
+        }
+    }
+
+    /// Whether to spin rather than sleep for less than a sleep is worth.
+    fn spins(&self, clock: Time) -> bool {
+        self.spare != Spare::OnlyCore && clock >= self.contended_until
     }
 
     /// Whether to leave the core to others between packets.
@@ -171,7 +202,7 @@ impl Mover {
         self.directions.iter_mut().for_each(|direction| direction.publish(clock, has_time));
         let sleep = match wait {
             Some(wait) if self.takes_turns() => Some(wait.max(TURN)),
-            Some(wait) if self.spare != Spare::OnlyCore => match wait.saturating_sub(EARLY) {
+            Some(wait) if self.spins(clock) => match wait.saturating_sub(EARLY) {
                 // A packet that has to wake the thread is read tens of us after it came.
                 long if long >= SHORTEST_SLEEP && !self.is_exact => Some(long),
                 _ if clock.since(self.slept_at) >= self.longest_spin() => {
@@ -203,7 +234,10 @@ impl Mover {
         }
         // An interrupted call is a short sleep.
         let _ = poll(&mut descriptors, timeout.as_ref());
-        if descriptors[0].revents().is_empty() { Rest::Slept } else { Rest::Stop }
+        match descriptors[0].revents().is_empty() {
+            true => Rest::Slept { until: sleep.map(|sleep| clock + sleep) },
+            false => Rest::Stop,
+        }
     }
 
     /// Keeps idle cores from deep sleep while packets move: they take 100 us and more to wake from
@@ -263,7 +297,10 @@ impl LoadMeter {
 
 enum Rest {
     Spun,
-    Slept,
+    /// Until when at most it was to be.
+    Slept {
+        until: Option<Time>,
+    },
     Stop,
 }
 
@@ -286,5 +323,21 @@ mod tests {
         // What it takes with its nap is below the kernel's share of nine tenths.
         let spin = LONGEST_EXACT_SPIN.as_nanos() as f64;
         assert!(spin / (spin + EXACT_NAP.as_nanos() as f64) < 0.9);
+    }
+
+    #[test]
+    fn a_thread_without_priority_does_not_spin_where_others_want_its_core() {
+        let spins = |is_realtime: bool, delay: Span, later: Span| {
+            let mut mover = Mover::new(Vec::new(), Spare::None, true);
+            mover.is_realtime = is_realtime;
+            let clock = mover.contended_until;
+            mover.note_delay(clock, delay);
+            mover.spins(clock + later)
+        };
+        let (short, long) = (Span::from_micros(300), Span::from_millis(3));
+        assert!(spins(false, short, Span::ZERO));
+        assert!(!spins(false, long, Span::from_secs(9)));
+        assert!(spins(false, long, CONTENDED));
+        assert!(spins(true, long, Span::ZERO));
     }
 }

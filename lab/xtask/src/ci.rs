@@ -77,42 +77,53 @@ impl Report {
             run::cargo(&[&all[..], &["--exclude", "farline-core"]].concat())
         })?;
         self.phase("bpf", |_| run::succeed(run::program("lab/bpf").arg("check")))?;
-        self.phase("tests", |report| report.tests(root, &xtask))?;
-        // The guest next to the tests would slow both down, and a guest may be ten times slower
-        // than this machine.
-        if run::can(run::program("lab/guest").arg("-p")) {
-            self.phase("guest", |report| {
-                let asked = guest::Asked {
-                    groups: vec!["rdma".to_owned()],
-                    arguments: vec!["--exact".to_owned(), RDMA_TEST.to_owned()],
-                    longest: Duration::from_secs(600),
-                };
-                guest::run(root, &asked, &mut report.counts)
-            })
-        } else {
-            skips::note(root, RDMA_TEST, "there is no qemu, or no kernel of Debian's, here")
+        let mut aside = None;
+        let tests = self.phase("tests", |report| report.tests(root, &xtask, &mut aside));
+        let tests = tests.and_then(|()| self.guest(root));
+        let linted = aside.map_or(Ok(()), |aside: Aside| {
+            self.phase("aside", |report| aside.end(&mut report.counts))
+        });
+        tests.and(linted)
+    }
+
+    /// One test of RDMA, on devices of a guest; what runs aside yields to it.
+    fn guest(&mut self, root: &Path) -> Result<()> {
+        // Next to the tests it would slow both down, and a guest may be ten times slower than this
+        // machine.
+        if !run::can(run::program("lab/guest").arg("-p")) {
+            return skips::note(
+                root,
+                RDMA_TEST,
+                "there is no qemu, or no kernel of Debian's, here",
+            );
         }
+        self.phase("guest", |report| {
+            let asked = guest::Asked {
+                groups: vec!["rdma".to_owned()],
+                arguments: vec!["--exact".to_owned(), RDMA_TEST.to_owned()],
+                longest: Duration::from_secs(600),
+            };
+            guest::run(root, &asked, &mut report.counts)
+        })
     }
 
     /// All tests; where a few fail they are tried once more by themselves, for what else runs on a
     /// machine may be the reason. What then passes is named at the end all the same. Lints, the
-    /// core's tests and those without a clock run next to them: tests of the edge wait half of
-    /// their time.
-    fn tests(&mut self, root: &Path, xtask: &Path) -> Result<()> {
+    /// core's tests and those without a clock run `aside`, from when all is built: tests of the
+    /// edge wait half of their time.
+    fn tests(&mut self, root: &Path, xtask: &Path, aside: &mut Option<Aside>) -> Result<()> {
         // By its own name from here on: cargo would wait for the lints, which have the folder of
         // builds for minutes.
         let program = guest::program(&["--test", "it"], "it")?;
-        let mut aside = None;
         let units = self.counts.of_amid(&mut edges_tests(&["--lib", "--bins"], &[], None), || {
-            aside = Some(Aside::start(root, xtask)?);
+            *aside = Some(Aside::start(root, xtask)?);
             Ok(())
         });
         let integrated = self.integration_tests(root, &program);
-        let linted = aside.map_or(Ok(()), |aside| aside.end(&mut self.counts));
         let result = self.again(units.and(integrated));
         let mut documents = run::command(&["test", "--locked", "--workspace", "--no-fail-fast"]);
         let documents = self.counts.of(documents.arg("--doc"));
-        linted.and(result).and(documents)
+        result.and(documents)
     }
 
     /// Those of real sockets, links and peers: first those that need the machine's quiet, then

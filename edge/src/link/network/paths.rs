@@ -90,9 +90,9 @@ impl RunningPath {
         let (stopped, stop) = io::pipe()
             .map_err(|error| here(ErrorCode::LinkEmulator, format!("a pipe: {error}")))?;
         // Many paths share few cores: nobody spins.
-        let mover = Mover::new(moved, Spare::OnlyCore, false);
+        let mut mover = Mover::new(moved, Spare::OnlyCore, false);
         let run = move || {
-            Mover::be_precise();
+            mover.be_precise();
             mover.run(&stopped);
         };
         let thread = std::thread::Builder::new().name("path".to_owned()).spawn(run);

