@@ -338,7 +338,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     #[test]
-    fn a_thread_that_sleeps_after_a_read_does_not_sleep_through_the_packet() {
+    fn what_was_just_read_is_not_slept_through() {
         let settings = wan::LinkSettings::new(Rate::from_bps(50_000_000), Span::from_millis(20));
         let started = now();
         let link = wan::OneWayLink::new(started, &settings.a_to_b, [], &Rng::new(1));

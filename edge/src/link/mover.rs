@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_priority_does_not_spin_where_others_want_its_core() {
+    fn without_priority_nobody_spins_on_a_core_others_want() {
         let spins = |is_realtime: bool, delay: Span, later: Span| {
             let mut mover = Mover::new(Vec::new(), Spare::None, true);
             mover.is_realtime = is_realtime;

@@ -137,7 +137,7 @@ impl Job {
         if took >= within {
             let took = Span::from(took);
             let what = format_args!("{client} kept its turn to log in for {took}");
-            shared.notices.say("login_timeout", what);
+            shared.notices.say_of("login_timeout", "kept", what);
         }
     }
 
@@ -150,7 +150,7 @@ impl Job {
     ) {
         let (client, within) = (self.client.to_canonical(), Span::from(within));
         let what = format_args!("{client} had no turn to log in within {within}");
-        self.shared.notices.say("login_timeout", what);
+        self.shared.notices.say_of("login_timeout", "no turn", what);
         let words = format!("No turn to log in within {within}; try again later.");
         let error = Error::new(Fault::There, ErrorCode::ServerClosing, words);
         // The session may be gone by then.

@@ -1,5 +1,6 @@
 //! What a node tells its operator: which limit struck, and for whom. One line a second of each
-//! limit at most, with how many it stands for, so that who runs into a limit does not fill a disk.
+//! limit at most, or of each way in which it strikes, with how many it stands for, so that who runs
+//! into a limit does not fill a disk.
 
 use farline_core::units::escaped;
 use std::collections::HashMap;
@@ -19,10 +20,11 @@ type Sink = Box<dyn Fn(&str) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Notices {
     sink: OnceLock<Sink>,
-    said: Mutex<HashMap<&'static str, Said>>,
+    /// By the limit, and by the way in which it struck.
+    said: Mutex<HashMap<(&'static str, &'static str), Said>>,
 }
 
-/// What was said of one limit.
+/// What was said of one limit that struck in one way.
 struct Said {
     at: Instant,
     /// How often it struck since.
@@ -38,16 +40,22 @@ impl Notices {
 
     /// Says that the limit of this name struck.
     pub(super) fn say(&self, limit: &'static str, what: impl fmt::Display) {
+        self.say_of(limit, "", what);
+    }
+
+    /// The same of a limit that strikes in several ways: no line on another keeps back the one on
+    /// this `way`.
+    pub(super) fn say_of(&self, limit: &'static str, way: &'static str, what: impl fmt::Display) {
         let Some(sink) = self.sink.get() else { return };
         let mut said = lock(&self.said);
-        let more = match said.get_mut(limit) {
+        let more = match said.get_mut(&(limit, way)) {
             Some(before) if before.at.elapsed() < EVERY => {
                 before.more += 1;
                 return;
             }
             before => before.map_or(0, |before| before.more),
         };
-        said.insert(limit, Said { at: Instant::now(), more: 0 });
+        said.insert((limit, way), Said { at: Instant::now(), more: 0 });
         drop(said);
         let what = what.to_string();
         let what = escaped(&what);
@@ -108,6 +116,10 @@ mod tests {
             notices.say("sessions", format!("{i}\u{1b}[2J"));
         }
         notices.say("logins", "another limit");
-        assert_eq!(*lock(&lines), ["sessions: 0\\x1b[2J", "logins: another limit"]);
+        for _ in 0..2 {
+            notices.say_of("logins", "kept", "another way");
+        }
+        let said = ["sessions: 0\\x1b[2J", "logins: another limit", "logins: another way"];
+        assert_eq!(*lock(&lines), said);
     }
 }

@@ -446,8 +446,8 @@ fn a_terminal_shows_what_is_left_until_the_verdict() {
         farline_lab::farline_binary().display()
     );
     let mut command = farline_lab::command("script");
-    let Ok(output) = command.args(["-qec", &test, "/dev/null"]).stdin(Stdio::null()).output()
-    else {
+    command.env("TERM", "xterm").args(["-qec", &test, "/dev/null"]);
+    let Ok(output) = command.stdin(Stdio::null()).output() else {
         return farline_lab::skip("this machine has no script, which is a terminal for a test");
     };
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -96,6 +96,9 @@ fn what_a_stopped_receiver_drops_is_not_the_lines() {
 #[test]
 fn the_queue_of_a_link_is_found_by_bursts() {
     alone();
+    if !links_are_in_time() {
+        return;
+    }
     let path = ["custom", "--rtt", "2ms", "--rate", "45M", "--queue", "300kB"];
     let Some(link) = LinkUp::up("t-line-bursts", &path) else { return };
     let asked = ["--rate", "80M", "--frames", "1518", "--for", "1s", "--search", "bursts:3"];
