@@ -46,6 +46,7 @@ struct Report {
     counts: Counts,
     /// The tests that failed and then passed by themselves.
     flaky: Vec<Failure>,
+    aside: Option<Aside>,
 }
 
 /// Runs every phase until one fails, and prints at the end, also of a failed run, what each phase
@@ -57,6 +58,7 @@ pub(crate) fn ci(root: &Path, strict: bool) -> Result<()> {
         phases: Vec::new(),
         counts: Counts::default(),
         flaky: Vec::new(),
+        aside: None,
     };
     skips::forget(root)?;
     let result = report.phases(root).and_then(|()| skips::check(root, strict));
@@ -77,17 +79,17 @@ impl Report {
             run::cargo(&[&all[..], &["--exclude", "farline-core"]].concat())
         })?;
         self.phase("bpf", |_| run::succeed(run::program("lab/bpf").arg("check")))?;
-        let mut aside = None;
-        let tests = self.phase("tests", |report| report.tests(root, &xtask, &mut aside));
-        let tests = tests.and_then(|()| self.guest(root));
-        let linted = aside.map_or(Ok(()), |aside: Aside| {
-            self.phase("aside", |report| aside.end(&mut report.counts))
-        });
+        // By its own name from here on: cargo would wait for what runs aside, which has the folder
+        // of builds for minutes, and for good where others leave it no time.
+        let program = guest::program(&["--test", "it"], "it")?;
+        let tests = self.phase("tests", |report| report.tests(root, &program, &xtask));
+        let tests = tests.and_then(|()| self.guest(root, &program));
+        let linted = self.phase("aside", Report::end_aside);
         tests.and(linted)
     }
 
     /// One test of RDMA, on devices of a guest; what runs aside yields to it.
-    fn guest(&mut self, root: &Path) -> Result<()> {
+    fn guest(&mut self, root: &Path, program: &Path) -> Result<()> {
         // Next to the tests it would slow both down, and a guest may be ten times slower than this
         // machine.
         if !run::can(run::program("lab/guest").arg("-p")) {
@@ -98,32 +100,33 @@ impl Report {
             );
         }
         self.phase("guest", |report| {
-            let asked = guest::Asked {
-                groups: vec!["rdma".to_owned()],
-                arguments: vec!["--exact".to_owned(), RDMA_TEST.to_owned()],
-                longest: Duration::from_secs(600),
-            };
-            guest::run(root, &asked, &mut report.counts)
+            let arguments = ["--exact".to_owned(), RDMA_TEST.to_owned()];
+            guest::test(root, program, &arguments, Duration::from_secs(600), &mut report.counts)
         })
     }
 
     /// All tests; where a few fail they are tried once more by themselves, for what else runs on a
     /// machine may be the reason. What then passes is named at the end all the same. Lints, the
-    /// core's tests and those without a clock run `aside`, from when all is built: tests of the
-    /// edge wait half of their time.
-    fn tests(&mut self, root: &Path, xtask: &Path, aside: &mut Option<Aside>) -> Result<()> {
-        // By its own name from here on: cargo would wait for the lints, which have the folder of
-        // builds for minutes.
-        let program = guest::program(&["--test", "it"], "it")?;
-        let units = self.counts.of_amid(&mut edges_tests(&["--lib", "--bins"], &[], None), || {
+    /// core's tests and those without a clock run aside, from when all is built: tests of the edge
+    /// wait half of their time.
+    fn tests(&mut self, root: &Path, program: &Path, xtask: &Path) -> Result<()> {
+        let mut documents = run::command(&["test", "--locked", "--workspace", "--no-fail-fast"]);
+        let documents = self.counts.of(documents.arg("--doc"));
+        let aside = &mut self.aside;
+        let units = &mut edges_tests(&["--lib", "--bins"]);
+        let units = self.counts.of_amid(units, || {
             *aside = Some(Aside::start(root, xtask)?);
             Ok(())
         });
-        let integrated = self.integration_tests(root, &program);
-        let result = self.again(units.and(integrated));
-        let mut documents = run::command(&["test", "--locked", "--workspace", "--no-fail-fast"]);
-        let documents = self.counts.of(documents.arg("--doc"));
-        result.and(documents)
+        let units_passed = units.is_ok();
+        let integrated = self.integration_tests(root, program);
+        let integrated = units.and(integrated);
+        documents.and(self.again(integrated, root, units_passed.then_some(program)))
+    }
+
+    /// Waits for what runs aside, if something does.
+    fn end_aside(&mut self) -> Result<()> {
+        self.aside.take().map_or(Ok(()), |aside| aside.end(&mut self.counts))
     }
 
     /// Those of real sockets, links and peers: first those that need the machine's quiet, then
@@ -144,17 +147,23 @@ impl Report {
         quiet.and(of_rates).and(others)
     }
 
-    /// Tries a few failed tests of `result` once more.
-    fn again(&mut self, result: Result<()>) -> Result<()> {
+    /// Tries a few failed tests of `result` once more: of one `program`, or of all that there are.
+    fn again(&mut self, result: Result<()>, root: &Path, program: Option<&Path>) -> Result<()> {
         let again = self.counts.failures.again();
         if result.is_ok() || again.is_empty() {
             return result;
         }
+        let mut command = match program {
+            Some(program) => run::program(program),
+            None => {
+                self.end_aside()?;
+                edges_tests(&["--tests"])
+            }
+        };
         println!("\n== once more, alone: {}", again.join(", "));
+        command.args(["--exact", "--test-threads=1"]).args(&again).current_dir(root.join("lab"));
         let mut alone = Counts::default();
-        let names = again.iter().map(String::as_str);
-        let exact: Vec<&str> = ["--exact"].into_iter().chain(names).collect();
-        alone.of(&mut edges_tests(&["--tests"], &exact, Some(1)))?;
+        alone.of(&mut command)?;
         let failed = again.len() as u64;
         if alone.passed() < failed {
             return result;
@@ -193,15 +202,11 @@ impl Report {
     }
 }
 
-/// The tests of `targets`, but for the core's, that `filters` leave: as many at once as there are
-/// processors, or `threads`. Always of the whole workspace, for a part alone would be built anew
-/// (`guest` says why).
-fn edges_tests(targets: &[&str], filters: &[&str], threads: Option<usize>) -> Command {
+/// The tests of `targets`, but for the core's; what is added goes to the programs of tests. Always
+/// of the whole workspace, for a part alone would be built anew (`guest` says why).
+fn edges_tests(targets: &[&str]) -> Command {
     let mut command = run::command(&["test", "--locked", "--workspace", "--no-fail-fast"]);
-    command.args(["--exclude", "farline-core"]).args(targets).arg("--").args(filters);
-    if let Some(threads) = threads {
-        command.arg(format!("--test-threads={threads}"));
-    }
+    command.args(["--exclude", "farline-core"]).args(targets).arg("--");
     command
 }
 

@@ -45,26 +45,39 @@ impl Asked {
 /// a time. `GUEST_KIND` is the guest's kind (default: debian), `GUEST_RDMA` the kind of its RDMA
 /// devices (default: rxe; siw takes uml).
 pub(crate) fn run(root: &Path, asked: &Asked, counts: &mut Counts) -> Result<()> {
-    let setting =
-        |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.into());
-    let (kind, rdma) = (setting("GUEST_KIND", "debian"), setting("GUEST_RDMA", "rxe"));
     run::succeed(run::command(&["build", "--quiet"]).args(SAME).args(["--bin", "farline"]))?;
     for group in &asked.groups {
         let (targets, name) = match group.as_str() {
             "lib" => (&["--lib"][..], "farline"),
             _ => (&["--test", "it"][..], "it"),
         };
-        let binary = program(targets, name)?;
-        println!("== {group} in the guest {kind}, RDMA devices {rdma}");
-        let mut command = run::program(root.join("lab/guest"));
-        command.args(["-k", &kind, "-t", &asked.longest.as_secs().to_string()]).arg(binary);
-        command.args(["--ignored", "--nocapture", "--test-threads=1"]).args(&asked.arguments);
-        if asked.arguments.is_empty() && group != "lib" {
-            command.arg(format!("{group}::"));
+        let program = program(targets, name)?;
+        let mut arguments = asked.arguments.clone();
+        if arguments.is_empty() && group != "lib" {
+            arguments.push(format!("{group}::"));
         }
-        counts.of(&mut command)?;
+        println!("== {group}");
+        test(root, &program, &arguments, asked.longest, counts)?;
     }
     Ok(())
+}
+
+/// Runs what `arguments` leave of a program's ignored tests in a guest.
+pub(crate) fn test(
+    root: &Path,
+    program: &Path,
+    arguments: &[String],
+    longest: Duration,
+    counts: &mut Counts,
+) -> Result<()> {
+    let setting =
+        |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.into());
+    let (kind, rdma) = (setting("GUEST_KIND", "debian"), setting("GUEST_RDMA", "rxe"));
+    println!("== in the guest {kind}, RDMA devices {rdma}");
+    let mut command = run::program(root.join("lab/guest"));
+    command.args(["-k", &kind, "-t", &longest.as_secs().to_string()]).arg(program);
+    command.args(["--ignored", "--nocapture", "--test-threads=1"]).args(arguments);
+    counts.of(&mut command)
 }
 
 /// Where cargo put the test program of `targets` that is called `name`.
