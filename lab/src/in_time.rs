@@ -1,4 +1,4 @@
-//! Whether a link can be in time here, for tests of figures that are true only then.
+//! Whether links and testers can be in time here, for tests of figures that are true only then.
 
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -11,19 +11,18 @@ const LOOK: Duration = Duration::from_millis(200);
 const LEAST: f64 = 0.85;
 
 /// Whether links of this user's can be held in time: root's have priority over whatever runs, an
-/// ordinary user's need processors that nobody else takes. Where they cannot be, the running test
-/// is noted as skipped. Only for tests that run alone: others would count as busy.
+/// ordinary user's need processors that are free. Else the running test is noted as skipped.
 pub fn links_are_in_time() -> bool {
-    if rustix::process::geteuid().is_root() {
-        return true;
-    }
+    rustix::process::geteuid().is_root() || processors_are_free()
+}
+
+/// Whether nobody else takes the processors, without which a tester sends nothing in time and says
+/// so. Else the running test is noted as skipped. Only for tests that run alone: others would count
+/// as somebody else.
+pub fn processors_are_free() -> bool {
     let left = share_left();
     if left < LEAST {
-        let percent = left * 100.0;
-        crate::skip(format!(
-            "others leave {percent:.0} % of the processors, and an ordinary user's links have no \
-             priority over them"
-        ));
+        crate::skip(format!("others leave {:.0} % of the processors", left * 100.0));
     }
     left >= LEAST
 }

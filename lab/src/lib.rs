@@ -36,7 +36,7 @@ pub mod udt;
 
 pub use brief::Brief;
 pub use globus::{globus_server, globus_server_at, globus_server_behind, globus_url_copy};
-pub use in_time::links_are_in_time;
+pub use in_time::{links_are_in_time, processors_are_free};
 pub use isolation::{command, own_control, own_name, run_dir};
 pub use link::LinkUp;
 pub use namespaces::Namespaces;

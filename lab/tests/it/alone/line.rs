@@ -3,7 +3,7 @@
 
 use crate::line::{UNFIT, by_name, count, document, reflector, said, tested, tester};
 use crate::line_ethernet::{THERE, count as count_in};
-use farline_lab::{Brief, LinkUp, Running, alone, farline, fit_of_three, links_are_in_time};
+use farline_lab::{Brief, LinkUp, Running, alone, farline, fit_of_three, processors_are_free};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::Stdio;
@@ -20,7 +20,7 @@ const SD_MS: f64 = 0.307973;
 #[test]
 fn a_links_jitter_comes_back_as_it_was_put_in() {
     alone();
-    if !links_are_in_time() {
+    if !processors_are_free() {
         return;
     }
     let Some(link) = LinkUp::up("t-delays", &PATH) else { return };
@@ -43,7 +43,7 @@ fn a_links_jitter_comes_back_as_it_was_put_in() {
 #[test]
 fn loss_and_flipped_bits_are_measured_as_put_in() {
     alone();
-    if !links_are_in_time() {
+    if !processors_are_free() {
         return;
     }
     let trouble =
@@ -96,7 +96,7 @@ fn what_a_stopped_receiver_drops_is_not_the_lines() {
 #[test]
 fn the_queue_of_a_link_is_found_by_bursts() {
     alone();
-    if !links_are_in_time() {
+    if !processors_are_free() {
         return;
     }
     let path = ["custom", "--rtt", "2ms", "--rate", "45M", "--queue", "300kB"];
