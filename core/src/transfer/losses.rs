@@ -83,7 +83,8 @@ impl LossJudge {
             self.round = (sample.retransmits, sample.delivered);
         }
         let fills = self.rate >= self.rounds.best * FILLS;
-        let has_long_queue = sample.has_long_queue() && (fills || !self.is_riddled);
+        let has_long_queue =
+            sample.has_long_queue() && (self.may_queue(&sample) || !self.is_riddled);
         let has_queue = has_long_queue || (fills && sample.has_queue());
         if has_queue {
             self.queued_at = Some(sample.at);
@@ -96,6 +97,15 @@ impl LossJudge {
             false => NewLosses { stray: lost, overflowed: 0 },
         };
         JudgedSample { sample, lost, has_queue, has_long_queue, fills }
+    }
+
+    /// Whether so much is on its way as half of what the path holds without a queue.
+    ///
+    /// After one that overflowed, what it dropped is sent again for many round trips at a low rate,
+    /// and the round trip is long since the queue is: no timer is waited for.
+    fn may_queue(&self, sample: &PathSample) -> bool {
+        let on_its_way = self.rate * sample.rtt.as_secs_f64();
+        on_its_way >= self.rounds.best * sample.min_rtt.as_secs_f64() * FILLS
     }
 }
 
@@ -175,6 +185,25 @@ mod tests {
                 assert!(step < 14 || judged.has_queue != is_stray, "{judged:?}");
             }
             assert_eq!(stray > 80, is_stray, "{stray}");
+        }
+    }
+
+    #[test]
+    fn what_an_overflow_lost_stays_its_own_while_sent_again() {
+        // 10 Gbit/s over 163 ms whose queue, of as much again, overflowed after two seconds: 20,000
+        // segments are sent again while a third of that arrives, and the queue stays long.
+        for (queue, is_stray) in [(142, false), (0, true)] {
+            let (mut judge, mut delivered, mut stray) = (LossJudge::default(), 0, 0);
+            for step in 0..60_u64 {
+                let overflowed = step >= 20;
+                delivered += if overflowed { 41_250_000 } else { 123_750_000 };
+                let lost = step.saturating_sub(20) * 700;
+                let queue = if overflowed { queue } else { 0 };
+                stray += judge.handle(sample(step, (163, queue), delivered, lost)).lost.stray;
+            }
+            // A path that loses as much without a queue does so of itself.
+            assert_eq!(stray > 20_000, is_stray, "{stray}");
+            assert!(is_stray || stray == 0, "{stray}");
         }
     }
 
