@@ -132,6 +132,15 @@ pub enum Reason {
         /// What they are limited to.
         rate: Rate,
     },
+    /// Channels in slow start held to a rate, as the path is full.
+    SlowStartEnded {
+        /// The rate, of all of them.
+        rate: Rate,
+        /// The round trip then.
+        rtt: Span,
+        /// The least one.
+        min_rtt: Span,
+    },
     /// BBR, as segments are lost without a queue.
     LossWithoutQueue {
         /// The round trip while they are.
@@ -406,6 +415,11 @@ impl Display for Reason {
             Reason::NetworkLimits { channels, before, rate } => {
                 write!(f, "{channels} channels: the network limits {before} to {rate}")
             }
+            Reason::SlowStartEnded { rate, rtt, min_rtt } => write!(
+                f,
+                "paced to {rate} before slow start overflows the path: the round trip is \
+                 {rtt} at a least of {min_rtt}"
+            ),
             Reason::LossWithoutQueue { rtt, min_rtt } => write!(
                 f,
                 "bbr: segments are lost while the round trip is {rtt} at a least of {min_rtt}, so \

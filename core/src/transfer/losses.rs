@@ -37,6 +37,14 @@ pub struct JudgedSample {
     pub(super) fills: bool,
 }
 
+impl JudgedSample {
+    /// The same where something else than the network may have held the channels back.
+    pub fn held_back(self, is_held: bool) -> JudgedSample {
+        let network_bound = self.sample.network_bound && !is_held;
+        JudgedSample { sample: PathSample { network_bound, ..self.sample }, ..self }
+    }
+}
+
 /// Who sends less than this part of its best rate cannot have filled the path. A round trip that is
 /// a little longer is then of small windows, which a receiver acknowledges late.
 const FILLS: f64 = 0.5;

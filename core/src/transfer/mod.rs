@@ -40,6 +40,7 @@ mod scenario;
 mod sender;
 #[cfg(test)]
 mod simulation;
+mod slow_start;
 mod staging;
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,7 @@ pub use path_record::PathRecord;
 pub use path_sample::PathSample;
 pub use receiver::{Receiver, ReceiverInput, ReceiverOutput};
 pub use sender::{Sender, SenderInput, SenderOutput};
+pub use slow_start::{SlowStartPace, SlowStartPacer, SlowStartSample};
 pub use staging::{Staging, Watermarks};
 
 /// A buffer of the staging pool, by number.

@@ -27,7 +27,7 @@ struct SharedRate {
 }
 
 /// What stands for no limit at all.
-const UNLIMITED: Rate = Rate::from_bps(1_000_000_000_000_000);
+pub(super) const UNLIMITED: Rate = Rate::from_bps(1_000_000_000_000_000);
 
 impl LiveRate {
     /// One that begins at `rate`.

@@ -2,6 +2,7 @@
 
 mod adapt;
 mod inline;
+mod slow_start;
 mod stalled;
 
 use super::Integrity;

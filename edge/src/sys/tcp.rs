@@ -109,6 +109,8 @@ pub struct TcpInfo {
     pub peer_window: Option<u64>,
     /// Congestion window in segments.
     pub congestion_window: u32,
+    /// What it is in slow start below, in segments.
+    pub slow_start_threshold: u32,
     /// Largest segment this end sends, in bytes.
     pub segment: u32,
     /// Time with data in flight or to send.
@@ -117,6 +119,18 @@ pub struct TcpInfo {
     pub rwnd_limited: Span,
     /// Part of `busy` in which the send buffer held the sender back.
     pub sndbuf_limited: Span,
+}
+
+impl TcpInfo {
+    /// Bytes that the congestion window lets be on their way.
+    pub(crate) fn window(&self) -> u64 {
+        u64::from(self.congestion_window) * u64::from(self.segment)
+    }
+
+    /// Whether the congestion window doubles in a round trip.
+    pub(crate) fn is_slow_start(&self) -> bool {
+        self.congestion_window < self.slow_start_threshold
+    }
 }
 
 /// What the kernel says, and how many bytes of it: an older one leaves the rest zero.
@@ -169,6 +183,7 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         peer_window: has(std::mem::offset_of!(KernelTcpInfo, snd_wnd), size_of::<u32>())
             .then(|| info.snd_wnd.into()),
         congestion_window: info.snd_cwnd,
+        slow_start_threshold: info.snd_ssthresh,
         segment: info.snd_mss,
         busy: micros(info.busy_time_us),
         rwnd_limited: micros(info.rwnd_limited_us),

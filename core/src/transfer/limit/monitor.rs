@@ -241,7 +241,9 @@ impl PathMonitor {
         let part = |span: Span| Span::from_secs_f64(span.as_secs_f64() / channels).min(took);
         let window = part(sample.rwnd_limited.saturating_sub(last.rwnd_limited));
         let rest = took.saturating_sub(window);
-        let buffer = rest.mul_f64(sample.starved as f64 / channels);
+        // Where there is a queue, more in a buffer would only make it longer.
+        let starved = if judged.has_queue { 0 } else { sample.starved };
+        let buffer = rest.mul_f64(starved as f64 / channels);
         let rest = rest.saturating_sub(buffer);
         let bytes = Bytes(sample.delivered.0.saturating_sub(last.delivered.0));
         let full = PathTimes { full: rest, full_bytes: bytes, ..PathTimes::default() };

@@ -4,6 +4,7 @@ use super::super::pace::LiveRate;
 use super::super::path_start::PathStart;
 use super::super::tune::{LOOK_EVERY, Notify, OpenOutcome, PathSampler, Pool, Room, Tuning};
 use super::Shared;
+use super::slow_start::SlowStart;
 use super::stalled::StalledChannels;
 use crate::channels::handle::YieldedPart;
 use crate::channels::{Channel, Handle};
@@ -43,7 +44,14 @@ impl Shared<'_> {
         let mut tuner = tuning.map(|tuning| (ChannelAutotuner::new(tuning.tuning_limits), tuning));
         let (mut wanted, mut congestion, mut before) = (watched.len(), None, None);
         let mut stalled = StalledChannels::default();
-        while still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+        // Who holds channels to a rate has no need of another.
+        let mut slow_start = tuning
+            .filter(|_| self.job.pace.is_none() && yields.is_none())
+            .and_then(|tuning| SlowStart::of(&watched, tuning.notify));
+        while match &mut slow_start {
+            Some(slow_start) => slow_start.wait(still, &watched),
+            None => still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout),
+        } {
             let samples: Vec<_> = watched.iter().map(Handle::sample).collect();
             stalled.sample(&watched, &samples);
             if let Some(pool) = &mut pool {
@@ -65,7 +73,9 @@ impl Shared<'_> {
             let Some((tuner, tuning)) = &mut tuner else { continue };
             // What of it helps TCP is not said to help others.
             let is_tcp = samples.iter().any(|sample| sample.tcp.is_some());
-            judged.iter().filter(|_| is_tcp).for_each(|judged| tuner.handle(judged));
+            let is_held = slow_start.as_ref().is_some_and(SlowStart::holds);
+            let judged = judged.filter(|_| is_tcp);
+            judged.iter().for_each(|judged| tuner.handle(&judged.held_back(is_held)));
             while let Some(advice) = tuner.poll() {
                 match advice {
                     // The pace, with what it makes up for, is no word on the path.
@@ -75,6 +85,7 @@ impl Shared<'_> {
                         before = watched.first().and_then(Handle::congestion);
                         // A control that this process may not use changes nothing.
                         if give(&watched, name) {
+                            slow_start.iter_mut().for_each(|start| start.end(&watched));
                             congestion = Some(name);
                             (tuning.notify)(why);
                         }
