@@ -417,8 +417,8 @@ impl Display for Reason {
             }
             Reason::SlowStartEnded { rate, rtt, min_rtt } => write!(
                 f,
-                "paced to {rate} before slow start overflows the path: the round trip is \
-                 {rtt} at a least of {min_rtt}"
+                "paced to {rate}, which fills the path, before slow start overflows it: the round \
+                 trip is {rtt} at a least of {min_rtt}"
             ),
             Reason::LossWithoutQueue { rtt, min_rtt } => write!(
                 f,

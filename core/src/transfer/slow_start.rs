@@ -45,6 +45,8 @@ const OF_BEST: f64 = 0.9;
 /// then a rate without one grows as slow start has it.
 const DOUBTED_ROUNDS: u32 = 16;
 const SLOW_START: f64 = 2.0;
+/// Round trips with a queue from which on it is one for certain.
+const CERTAIN_ROUNDS: u32 = 2;
 /// A rate of which less than this part arrived is not what held the channels: a store was. What
 /// arrived was sent a round trip ago, when the rate had not grown.
 const USED: f64 = 0.75;
@@ -128,6 +130,8 @@ struct Hold {
     /// Where the round trip began that is under way.
     round: SlowStartSample,
     rounds: u32,
+    /// Round trips with a queue, one behind the other, up to now.
+    queued_rounds: u32,
     /// Whether there was a queue in its second half: bursts that made one before are over then.
     has_queue: bool,
     /// Whether there was none in the last one.
@@ -150,6 +154,13 @@ impl SlowStartPacer {
     /// Whether channels are held now.
     pub fn holds(&self) -> bool {
         matches!(self.state, State::Holds(_))
+    }
+
+    /// The rate at which the path is full, once that is certain: a queue that stays for some round
+    /// trips is no delay of something else.
+    pub fn full_rate(&self) -> Option<Rate> {
+        let State::Holds(hold) = &self.state else { return None };
+        (hold.queued_rounds >= CERTAIN_ROUNDS).then(|| Rate::from_bps(hold.rate as u64))
     }
 
     /// There is nothing to look for any more.
@@ -221,6 +232,7 @@ impl Hold {
             best: 0.0,
             round,
             rounds: 0,
+            queued_rounds: 0,
             has_queue: false,
             is_growing: false,
         }
@@ -242,6 +254,7 @@ impl Hold {
         self.round = *sample;
         self.best = self.best.max(arrived);
         self.is_growing = !has_queue;
+        self.queued_rounds = if has_queue { self.queued_rounds + 1 } else { 0 };
         let is_used = arrived >= self.before * USED;
         self.before = self.rate;
         if has_queue {

@@ -93,6 +93,10 @@ pub struct TcpInfo {
     pub timeouts: Option<u64>,
     /// How often its retransmission timer has run out since the last acknowledgement.
     pub timeouts_in_a_row: u32,
+    /// Whether nothing is known to be lost that was not repaired.
+    pub is_whole: bool,
+    /// Whether it repairs what was lost from its first segment on, after a timer that ran out.
+    pub is_repairing: bool,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: u64,
     /// Bytes that have reached the peer, in order or not: whole segments, so that a short one
@@ -172,6 +176,9 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         timeouts: has(std::mem::offset_of!(KernelTcpInfo, total_rto), size_of::<u16>())
             .then(|| info.total_rto.into()),
         timeouts_in_a_row: info.retransmits.into(),
+        // TCP_CA_Open and TCP_CA_Loss of include/uapi/linux/tcp.h.
+        is_whole: info.ca_state == 0,
+        is_repairing: info.ca_state == 4,
         bytes_acked: info.bytes_acked,
         delivered: match u64::from(info.delivered) * u64::from(info.snd_mss) {
             0 => info.bytes_acked,

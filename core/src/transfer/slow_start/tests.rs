@@ -30,9 +30,6 @@ struct Outcome {
     dropped: f64,
     /// When so many bytes were there as were asked for.
     took: Span,
-    /// When channels were first held.
-    held: Option<Time>,
-    is_free: bool,
 }
 
 /// A channel in slow start, which ends as HyStart or a loss has it, and stays as it is then.
@@ -103,13 +100,12 @@ fn run(path: Path, bytes: Bytes, is_paced: bool, seed: u64) -> Outcome {
     let mut queue: VecDeque<(usize, f64, usize)> = VecDeque::new();
     let (mut queued, mut delivered, mut dropped, mut lost) = (0.0, 0.0, 0.0, 0.0);
     let mut pacer = is_paced.then(SlowStartPacer::default);
-    let (mut pace, mut held, mut look, mut credit) = (None, None, Time::ZERO, 0.0);
-    let mut is_free = true;
+    let (mut pace, mut look, mut credit) = (None, Time::ZERO, 0.0);
     for tick in 0_usize.. {
         let now = Time::ZERO + STEP.mul_f64(tick as f64);
         assert!(tick < 4_000_000, "{path:?} never ends: {delivered} bytes");
         if delivered >= bytes.0 as f64 {
-            return Outcome { dropped, took: now.since(Time::ZERO), held, is_free };
+            return Outcome { dropped, took: now.since(Time::ZERO) };
         }
         let late =
             path.hiccup.filter(|(at, _)| now >= *at && now.since(*at) < Span::from_millis(100));
@@ -175,12 +171,8 @@ fn run(path: Path, bytes: Bytes, is_paced: bool, seed: u64) -> Outcome {
             is_slow_start: flows.iter().any(|flow| flow.threshold.is_none()),
         });
         match changed {
-            Some(SlowStartPace::At(rate)) => {
-                pace = Some(rate.as_bps() as f64 / 8.0);
-                held = held.or(Some(now));
-                is_free = false;
-            }
-            Some(SlowStartPace::Free) => (pace, is_free) = (None, true),
+            Some(SlowStartPace::At(rate)) => pace = Some(rate.as_bps() as f64 / 8.0),
+            Some(SlowStartPace::Free) => pace = None,
             None => {}
         }
         let next = pacer.next_look(path.rtt).unwrap_or(Span::from_secs(1_000));
@@ -299,10 +291,22 @@ fn a_store_that_pauses_leaves_the_rate_as_it_is() {
     assert_eq!(pacer.handle(look(180, 115, 180_000)), None);
     let held = rate(pacer.handle(look(220, 115, 220_000)));
     assert_eq!(held / 1_000, 8_039, "what arrived, and a little more");
+    assert_eq!(pacer.full_rate(), None, "it may be a delay of something else");
     // A round trip in which nothing was sent: there is no queue, and nothing arrived.
     assert_eq!(rate(pacer.handle(look(330, 100, 220_000))), held);
     // Then all of it arrives, and still no queue: it may grow.
     assert_eq!(rate(pacer.handle(look(440, 100, 330_000))) / 10_000, 2 * held / 10_000);
+}
+
+#[test]
+fn a_path_is_full_for_certain_after_two_round_trips() {
+    let mut pacer = holding();
+    for (millis, delivered) in [(220, 220_000), (340, 340_000)] {
+        assert_eq!(pacer.full_rate(), None);
+        pacer.handle(look(millis - 10, 115, delivered - 10_000));
+        pacer.handle(look(millis, 115, delivered));
+    }
+    assert_eq!(pacer.full_rate().map(|rate| rate.as_bps() / 1_000), Some(8_039));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Shared<'_> {
             None => still.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout),
         } {
             let samples: Vec<_> = watched.iter().map(Handle::sample).collect();
-            stalled.sample(&watched, &samples);
+            stalled.sample(&watched, &samples, Instant::now());
             if let Some(pool) = &mut pool {
                 let (rests, window) = {
                     let machine = &lock(&self.state).machine;

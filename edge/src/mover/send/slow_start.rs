@@ -16,11 +16,13 @@ pub(super) struct SlowStart<'a> {
     began: Instant,
     /// How many channels there were when they were first held.
     channels: Option<usize>,
+    /// Is told once that the path is full.
     notify: Notify<'a>,
+    is_told: bool,
 }
 
 impl<'a> SlowStart<'a> {
-    /// Begins now; `notify` learns when channels are held. `None` of channels that go by a model of
+    /// Begins now; `notify` learns when they fill the path. `None` of channels that go by a model of
     /// the path, and end slow start by that.
     pub(super) fn of(channels: &[Handle], notify: Notify<'a>) -> Option<SlowStart<'a>> {
         let is_model_based = channels.first().is_none_or(Handle::is_model_based);
@@ -29,6 +31,7 @@ impl<'a> SlowStart<'a> {
             began: Instant::now(),
             channels: None,
             notify,
+            is_told: false,
         })
     }
 
@@ -67,12 +70,13 @@ impl<'a> SlowStart<'a> {
         let channels = &channels[..self.channels.unwrap_or(channels.len()).min(channels.len())];
         let sample = self.sample(channels)?;
         if let Some(pace) = self.pacer.handle(sample) {
-            if let (SlowStartPace::At(rate), None) = (pace, self.channels) {
-                let SlowStartSample { rtt, min_rtt, .. } = sample;
-                (self.notify)(Reason::SlowStartEnded { rate, rtt, min_rtt });
-                self.channels = Some(channels.len());
-            }
+            self.channels = Some(channels.len());
             self.apply(pace, channels);
+        }
+        if let Some(rate) = self.pacer.full_rate().filter(|_| !self.is_told) {
+            let SlowStartSample { rtt, min_rtt, .. } = sample;
+            (self.notify)(Reason::SlowStartEnded { rate, rtt, min_rtt });
+            self.is_told = true;
         }
         self.pacer.next_look(sample.min_rtt)
     }

@@ -50,6 +50,32 @@ fn losses_without_congestion_lead_to_bbr_both_ways() {
     assert!(says(&down, "at 10.77.0.2:2811: bbr: segments are lost"), "{down}");
 }
 
+/// Slow start over a long path whose queue holds as much as the path: reno looks at no delay, and
+/// would double what is on its way until half of it is lost.
+#[test]
+fn slow_start_is_paced_before_the_queue_overflows_both_ways() {
+    alone();
+    let path = ["custom", "--rtt", "100ms", "--rate", "300M"];
+    let Some(link) = LinkUp::up("t-slow-start", &path) else { return };
+    let root = tempfile::tempdir().expect("a folder");
+    let _node = link.node(root.path(), &["--allow-null", "--allow-memory", "1GiB"]);
+    let reno = ["--congestion", "reno", "--streams", "4"];
+    let paced = |from: &str, to: &str| {
+        let outcome = copied(&link, &reno, from, to);
+        let reasons = outcome["reasons"].as_array().expect("a list").iter();
+        let rate = reasons.filter_map(Value::as_str).find_map(|text| {
+            let (_, paced) = text.split_once("paced to ")?;
+            paced.split_once(" Mbit/s, which fills the path")?.0.parse::<f64>().ok()
+        });
+        // What the link carries is less than its rate by headers.
+        assert!(rate.is_some_and(|rate| (240.0..320.0).contains(&rate)), "{outcome}");
+        // A quarter of what the path holds, in segments of 1,448 bytes.
+        assert!(outcome["retransmits"].as_u64() < Some(650), "{outcome}");
+    };
+    paced("memory:120MiB", "farline://10.77.0.2:2811/?null");
+    paced("farline://10.77.0.2:2811/?memory=120MiB", "null:");
+}
+
 /// The sending host's windows are far smaller than what the path holds: the first blocks tell, and
 /// further channels open, from this end whichever way data goes.
 #[test]
