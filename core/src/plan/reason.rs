@@ -132,15 +132,8 @@ pub enum Reason {
         /// What they are limited to.
         rate: Rate,
     },
-    /// Channels in slow start held to a rate, as the path is full.
-    SlowStartEnded {
-        /// The rate, of all of them.
-        rate: Rate,
-        /// The round trip then.
-        rtt: Span,
-        /// The least one.
-        min_rtt: Span,
-    },
+    /// Channels in slow start are paced to a rate that fills the path: their round trip, the least.
+    SlowStartEnded(Rate, Span, Span),
     /// BBR, as segments are lost without a queue.
     LossWithoutQueue {
         /// The round trip while they are.
@@ -415,7 +408,7 @@ impl Display for Reason {
             Reason::NetworkLimits { channels, before, rate } => {
                 write!(f, "{channels} channels: the network limits {before} to {rate}")
             }
-            Reason::SlowStartEnded { rate, rtt, min_rtt } => write!(
+            Reason::SlowStartEnded(rate, rtt, min_rtt) => write!(
                 f,
                 "paced to {rate}, which fills the path, before slow start overflows it: the round \
                  trip is {rtt} at a least of {min_rtt}"

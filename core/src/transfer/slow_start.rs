@@ -1,13 +1,15 @@
 //! Paces a transfer in slow start to what arrives, from when the round trip grows on, before the
 //! queue that makes it grow overflows.
 //!
-//! Slow start doubles what is on its way in each round trip, and that a path is full is seen a round
-//! trip late: on a long, fast one gigabits are lost at once, and it takes seconds to send them again.
-//! HyStart++ (RFC 9406) ends it by the round trip of each round's first acknowledgements; by
-//! Linux's cubic those are a second apart where a queue is forming, or more with several channels.
-//! Here all channels are looked at several times a round trip, by the same threshold. A rate can be
-//! given back, which a window that was taken away for a delay that was no queue cannot: where the
-//! round trip is short again, the rate grows until it holds nobody back.
+//! Slow start doubles what is on its way in each round trip, and that a path is full is seen a
+//! round trip late: on a long, fast one gigabits are lost at once, and to send them again takes
+//! seconds. HyStart++ (RFC 9406) ends it by the round trip of each round's first acknowledgements;
+//! of Linux's cubic those find the queue empty where data still comes in bursts, and the next come
+//! a round trip later. Here all channels are looked at several times a round trip, by the same
+//! threshold. A rate can be given back, which a window that was taken away for a delay that was no
+//! queue cannot: where the round trip is short again, the rate grows as before.
+//!
+//! What holds ends with what the windows are full of: a congestion control has taken over.
 
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
@@ -103,18 +105,19 @@ pub enum SlowStartPace {
 }
 
 /// Watches a transfer until its slow start is over.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SlowStartPacer {
     /// Samples of the last round trip.
     recent: VecDeque<(Time, Bytes)>,
-    /// Totals at the start.
+    /// Segments sent again before the first look.
     retransmits: Option<u64>,
     state: State,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
     /// Slow start goes on as it likes.
+    #[default]
     Watches,
     Holds(Hold),
     Over,
@@ -136,12 +139,6 @@ struct Hold {
     has_queue: bool,
     /// Whether there was none in the last one.
     is_growing: bool,
-}
-
-impl Default for SlowStartPacer {
-    fn default() -> SlowStartPacer {
-        SlowStartPacer { recent: VecDeque::new(), retransmits: None, state: State::Watches }
-    }
 }
 
 impl SlowStartPacer {

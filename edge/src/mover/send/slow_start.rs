@@ -22,8 +22,8 @@ pub(super) struct SlowStart<'a> {
 }
 
 impl<'a> SlowStart<'a> {
-    /// Begins now; `notify` learns when they fill the path. `None` of channels that go by a model of
-    /// the path, and end slow start by that.
+    /// Begins now; `notify` learns when channels fill the path. `None` of channels that go by a
+    /// model of it, and end slow start by that.
     pub(super) fn of(channels: &[Handle], notify: Notify<'a>) -> Option<SlowStart<'a>> {
         let is_model_based = channels.first().is_none_or(Handle::is_model_based);
         (!is_model_based).then(|| SlowStart {
@@ -75,7 +75,7 @@ impl<'a> SlowStart<'a> {
         }
         if let Some(rate) = self.pacer.full_rate().filter(|_| !self.is_told) {
             let SlowStartSample { rtt, min_rtt, .. } = sample;
-            (self.notify)(Reason::SlowStartEnded { rate, rtt, min_rtt });
+            (self.notify)(Reason::SlowStartEnded(rate, rtt, min_rtt));
             self.is_told = true;
         }
         self.pacer.next_look(sample.min_rtt)

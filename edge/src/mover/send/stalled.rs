@@ -1,7 +1,7 @@
 //! Channels that stand. Of some nothing gets through, and their retransmission timers run out one
 //! after the other: they are had to try often, so that they move again soon after an outage. Others
-//! BBR keeps at the window that it has: where a receiver ran out of memory and took back what it had
-//! acknowledged (SACK reneging), Linux takes no sample of a rate until all is repaired, and BBR
+//! BBR keeps at the window that it has: where a receiver ran out of memory and took back what it
+//! had acknowledged (SACK reneging), Linux takes no sample of a rate until all is repaired, and BBR
 //! waits for one to end its least window (PROBE_RTT) or its packet conservation. Reno repairs it.
 
 use crate::channels::Handle;
@@ -149,8 +149,8 @@ mod tests {
     fn bbr_whose_window_does_not_grow_is_repaired_by_reno() {
         let (bbr, reno) = (ControlName::from(Algorithm::Bbr), ControlName::from(Algorithm::Reno));
         let cubic = ControlName::from(Algorithm::Cubic);
-        // Windows that grow by so much at each look, with these segments on their way, for 3 s after
-        // a timer ran out; then all is whole.
+        // Windows that grow by so much at each look, with these segments on their way, for 3 s
+        // after a timer ran out; then all is whole.
         for (window, growth, segments, is_repairing, control, given) in [
             (4, 0, 10_000, true, bbr, vec![bbr, reno, bbr]),
             (192, 0, 10_000, true, bbr, vec![bbr, reno, bbr]),
