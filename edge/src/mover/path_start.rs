@@ -122,6 +122,11 @@ impl PathStart {
         Ok(())
     }
 
+    /// Whether a kernel's channels have a control that begins from what was seen.
+    pub(super) fn is_by_bpf(&self) -> bool {
+        lock(&self.control).is_some()
+    }
+
     /// Takes in what a look at all channels showed.
     pub(super) fn handle(&self, samples: &[ConnectionSample]) {
         self.observation.handle(samples);

@@ -63,6 +63,10 @@ impl Shared<'_> {
                 self.grow(pool.sample(watched.iter(), rtt, self.job.tally, rests, window));
             }
             start.inspect(|start| start.handle(&samples));
+            // Who knows the path looks for itself whether it became another (RFC 9959).
+            if start.is_some_and(PathStart::is_by_bpf) {
+                slow_start.iter_mut().for_each(|slow_start| slow_start.end(&watched));
+            }
             yields.iter_mut().for_each(|yields| yields.sample(&watched));
             let sample = sampler.sample(&watched, &samples, self.job.tally, self.is_flushing());
             let judged = sample.map(|sample| judge.handle(sample));
