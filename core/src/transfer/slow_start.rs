@@ -174,11 +174,12 @@ impl SlowStartPacer {
             State::Over => None,
             State::Watches => {
                 // What was lost before a queue was seen has ended slow start.
-                if !sample.is_slow_start || sample.retransmits > first {
+                let is_over = !sample.is_slow_start || sample.retransmits > first;
+                if is_over || sample.min_rtt < LEAST_RTT {
                     self.state = State::Over;
                     return None;
                 }
-                let rate = burst.filter(|_| sample.min_rtt >= LEAST_RTT)?;
+                let rate = burst?;
                 self.state = State::Holds(Hold::new(rate, sample));
                 Some(pace(rate))
             }

@@ -115,6 +115,8 @@ impl Shared<'_> {
                 }
             }
         }
+        // The channels may be another transfer's next.
+        slow_start.iter_mut().for_each(|slow_start| slow_start.end(&watched));
         if let Some(yields) = yields {
             yields.last_sample(&watched);
         }
