@@ -346,6 +346,17 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_behind_empty_buffers_is_a_full_path() {
+        // What is on its way is far more than what a channel keeps to be sent.
+        let times = watch(|step, sample| PathSample {
+            rtt: sample.min_rtt.mul_f64(if step > 8 { 1.8 } else { 1.0 }),
+            starved: 2,
+            ..sample
+        });
+        assert!(seconds(times.full) > 18.0 && seconds(times.buffer) < 1.0, "{times:?}");
+    }
+
+    #[test]
     fn a_loss_without_a_queue_is_the_paths_own() {
         let times =
             watch(|step, sample| PathSample { retransmits: u64::from(step % 10 == 9), ..sample });
