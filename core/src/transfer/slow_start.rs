@@ -9,7 +9,7 @@
 //! threshold. A rate can be given back, which a window that was taken away for a delay that was no
 //! queue cannot: where the round trip is short again, the rate grows as before.
 //!
-//! What holds ends with what the windows are full of: a congestion control has taken over.
+//! It ends where the windows are full: a congestion control holds the channels then.
 
 use crate::units::{Bytes, Rate, Span, Time};
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ const BURST_PART: f64 = 0.25;
 const LEAST_PART: f64 = 0.25;
 
 /// What is sent grows so in a round trip without a queue (RFC 9406 has a quarter of slow start's
-/// growth), so with one, and so where that goes on for long, until a window or a loss ends it.
+/// growth), so with one, and so where that goes on for long, until full windows end it.
 const GROWTH: f64 = 1.25;
 const GROWTH_IN_QUEUE: f64 = 1.005;
 const LATE_GROWTH_IN_QUEUE: f64 = 1.05;

@@ -172,11 +172,8 @@ fn without_bpf(error: &Error, channels: usize) -> String {
 
 /// What the windows of a kernel's channels let go together; `None` where no kernel has them.
 fn of_kernel(channels: &[Handle]) -> Option<Bytes> {
-    let window = |channel: &Handle| {
-        let info = channel.tcp_info()?;
-        Some(u64::from(info.congestion_window) * u64::from(info.segment))
-    };
-    channels.iter().filter_map(window).reduce(|sum, window| sum + window).map(Bytes)
+    let windows = channels.iter().filter_map(Handle::tcp_info).map(|info| info.window());
+    windows.reduce(|sum, window| sum + window).map(Bytes)
 }
 
 /// Has each connection that controls itself begin from its part of `saved`; several channels may be
