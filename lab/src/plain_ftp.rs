@@ -49,11 +49,12 @@ fn vsftpd_with(root: &Path, more: &str) -> (Running, String) {
          background=NO\nxferlog_enable=NO\nallow_writeable_chroot=YES\n{more}",
         root.display()
     );
-    let file = root.with_extension("vsftpd.conf");
+    // It is read before the server listens.
+    let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(&file, config).expect("written");
     let mut command = Command::new("vsftpd");
     let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/sbin")).arg(&file);
+    command.env("PATH", format!("{path}:/usr/sbin")).arg(file.path());
     let (server, url) = listening(command, port, "vsftpd");
     // Who runs it as itself is not shut into the folder.
     (server, format!("{url}{}", root.display()))

@@ -133,8 +133,9 @@ struct Hold {
     /// Where the round trip began that is under way.
     round: SlowStartSample,
     rounds: u32,
-    /// Round trips with a queue, one behind the other, up to now.
+    /// Round trips with a queue, one behind the other, up to now; and where the first began.
     queued_rounds: u32,
+    queue_began: SlowStartSample,
     /// Whether there was a queue in its second half: bursts that made one before are over then.
     has_queue: bool,
     /// Whether there was none in the last one.
@@ -154,10 +155,14 @@ impl SlowStartPacer {
     }
 
     /// The rate at which the path is full, once that is certain: a queue that stays for some round
-    /// trips is no delay of something else.
+    /// trips is no delay of something else. It is what arrived in all of them, for that of one may
+    /// have been sent late, by a busy host.
     pub fn full_rate(&self) -> Option<Rate> {
         let State::Holds(hold) = &self.state else { return None };
-        (hold.queued_rounds >= CERTAIN_ROUNDS).then(|| Rate::from_bps(hold.rate as u64))
+        let (from, to) = (&hold.queue_began, &hold.round);
+        let arrived = Bytes(to.delivered.0.saturating_sub(from.delivered.0));
+        let is_certain = hold.queued_rounds >= CERTAIN_ROUNDS;
+        is_certain.then(|| Rate::of(arrived, to.at.since(from.at)))
     }
 
     /// There is nothing to look for any more.
@@ -231,6 +236,7 @@ impl Hold {
             round,
             rounds: 0,
             queued_rounds: 0,
+            queue_began: round,
             has_queue: false,
             is_growing: false,
         }
@@ -249,6 +255,9 @@ impl Hold {
         let loses = sample.retransmits > self.round.retransmits;
         let has_queue = std::mem::take(&mut self.has_queue) || loses;
         self.rounds += 1;
+        if self.queued_rounds == 0 {
+            self.queue_began = self.round;
+        }
         self.round = *sample;
         self.best = self.best.max(arrived);
         self.is_growing = !has_queue;

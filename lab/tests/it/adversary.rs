@@ -42,11 +42,12 @@ fn until_closed(mut stream: &TcpStream) -> String {
 
 /// A node by a configuration file, with its log.
 pub(crate) fn configured(root: &Path, config: &str, more: &[&str]) -> (Running, String) {
-    let file = root.with_extension("toml");
+    // It is read before the node is announced.
+    let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(&file, config).expect("written");
     let mut command = farline();
     command.args(["--json", "serve", "--anonymous", "write", "--listen", "127.0.0.1:0", "--root"]);
-    command.arg(root).args(more).arg("--config").arg(&file).stderr(Stdio::piped());
+    command.arg(root).args(more).arg("--config").arg(file.path()).stderr(Stdio::piped());
     announced(&mut command)
 }
 

@@ -306,7 +306,18 @@ fn a_path_is_full_for_certain_after_two_round_trips() {
         pacer.handle(look(millis - 10, 115, delivered - 10_000));
         pacer.handle(look(millis, 115, delivered));
     }
-    assert_eq!(pacer.full_rate().map(|rate| rate.as_bps() / 1_000), Some(8_039));
+    assert_eq!(pacer.full_rate(), Some(Rate::from_bps(8_000_000)));
+}
+
+#[test]
+fn a_round_trip_that_came_late_does_not_make_a_path_faster() {
+    let mut pacer = holding();
+    // A tenth of the first round trip is acknowledged with the second, within its time.
+    for (millis, delivered) in [(220, 208_000), (340, 340_000)] {
+        pacer.handle(look(millis - 10, 115, delivered - 10_000));
+        pacer.handle(look(millis, 115, delivered));
+    }
+    assert_eq!(pacer.full_rate(), Some(Rate::from_bps(8_000_000)));
 }
 
 #[test]
