@@ -47,8 +47,8 @@ const OF_BEST: f64 = 0.9;
 /// then a rate without one grows as slow start has it.
 const DOUBTED_ROUNDS: u32 = 16;
 const SLOW_START: f64 = 2.0;
-/// Round trips with a queue from which on it is one for certain. In the first it only forms.
-const CERTAIN_ROUNDS: u32 = 3;
+/// Round trips with a queue from which on it is one for certain.
+const CERTAIN_ROUNDS: u32 = 2;
 /// A rate of which less than this part arrived is not what held the channels: a store was. What
 /// arrived was sent a round trip ago, when the rate had not grown.
 const USED: f64 = 0.75;
@@ -133,9 +133,8 @@ struct Hold {
     /// Where the round trip began that is under way.
     round: SlowStartSample,
     rounds: u32,
-    /// Round trips with a queue, one behind the other, up to now; and where the first ended.
+    /// Round trips with a queue, one behind the other, up to now.
     queued_rounds: u32,
-    full_since: SlowStartSample,
     /// Whether there was a queue in its second half: bursts that made one before are over then.
     has_queue: bool,
     /// Whether there was none in the last one.
@@ -155,14 +154,10 @@ impl SlowStartPacer {
     }
 
     /// The rate at which the path is full, once that is certain: a queue that stays for some round
-    /// trips is no delay of something else. It is what arrived since the first of them, for that
-    /// of one may have been sent late, by a busy host.
+    /// trips is no delay of something else.
     pub fn full_rate(&self) -> Option<Rate> {
         let State::Holds(hold) = &self.state else { return None };
-        let (from, to) = (&hold.full_since, &hold.round);
-        let arrived = Bytes(to.delivered.0.saturating_sub(from.delivered.0));
-        let is_certain = hold.queued_rounds >= CERTAIN_ROUNDS;
-        is_certain.then(|| Rate::of(arrived, to.at.since(from.at)))
+        (hold.queued_rounds >= CERTAIN_ROUNDS).then(|| Rate::from_bps(hold.rate as u64))
     }
 
     /// There is nothing to look for any more.
@@ -236,7 +231,6 @@ impl Hold {
             round,
             rounds: 0,
             queued_rounds: 0,
-            full_since: round,
             has_queue: false,
             is_growing: false,
         }
@@ -259,9 +253,6 @@ impl Hold {
         self.best = self.best.max(arrived);
         self.is_growing = !has_queue;
         self.queued_rounds = if has_queue { self.queued_rounds + 1 } else { 0 };
-        if self.queued_rounds <= 1 {
-            self.full_since = self.round;
-        }
         let is_used = arrived >= self.before * USED;
         self.before = self.rate;
         if has_queue {

@@ -298,27 +298,15 @@ fn a_store_that_pauses_leaves_the_rate_as_it_is() {
     assert_eq!(rate(pacer.handle(look(440, 100, 330_000))) / 10_000, 2 * held / 10_000);
 }
 
-/// What it says of a path after each of so many looks, where so many bytes had arrived.
-fn full_rates(looks: [(u64, u64); 3]) -> [Option<Rate>; 3] {
+#[test]
+fn a_path_is_full_for_certain_after_two_round_trips() {
     let mut pacer = holding();
-    looks.map(|(millis, delivered)| {
+    for (millis, delivered) in [(220, 220_000), (340, 340_000)] {
+        assert_eq!(pacer.full_rate(), None);
         pacer.handle(look(millis - 10, 115, delivered - 10_000));
         pacer.handle(look(millis, 115, delivered));
-        pacer.full_rate()
-    })
-}
-
-#[test]
-fn a_path_is_full_for_certain_after_three_round_trips() {
-    let said = full_rates([(220, 220_000), (340, 340_000), (460, 460_000)]);
-    assert_eq!(said, [None, None, Some(Rate::from_bps(8_000_000))]);
-}
-
-#[test]
-fn a_round_trip_that_came_late_does_not_make_a_path_faster() {
-    // In the first the queue forms; a tenth of the second comes with the third, within its time.
-    let said = full_rates([(220, 200_000), (340, 308_000), (460, 440_000)]);
-    assert_eq!(said[2], Some(Rate::from_bps(8_000_000)));
+    }
+    assert_eq!(pacer.full_rate().map(|rate| rate.as_bps() / 1_000), Some(8_039));
 }
 
 #[test]
