@@ -146,18 +146,12 @@ fn two_copies_back(bed: &Bed, channel: &str) {
 
 /// The first copy, the second, and one over what has become a tenth of the path that was.
 fn three_copies(bed: &Bed, channel: &str) {
-    let held = |seen: &Value| seen["in_flight"].as_f64().expect("a number");
-    let is_right = |seen: &Value| (0.5 * HOLDS..1.5 * HOLDS).contains(&held(seen));
-    let first_copy = || {
-        // One that is tried again knows nothing either.
-        let _ = std::fs::remove_dir_all(bed.here("a"));
-        let first = bed.copy(channel, 16, false, &[]);
-        assert_eq!(begins(&first), None, "nothing is known yet");
-        (first, bed.document("a"))
-    };
+    let first = bed.copy(channel, 16, false, &[]);
+    assert_eq!(begins(&first), None, "nothing is known yet");
+    let (place, seen) = bed.document("a");
+    let held = seen["in_flight"].as_f64().expect("a number");
     // A machine that was held up sees at once what arrived meanwhile.
-    let (first, (place, seen)) = fit_of_three(first_copy, |(_, (_, seen))| is_right(seen));
-    assert!(is_right(&seen), "{seen}, of {HOLDS}");
+    assert!(held > 0.5 * HOLDS && held < 1.5 * HOLDS, "{seen}, of {HOLDS}");
 
     // A machine that is busy takes from a copy what knowing the path gives it, so there are three.
     let faster = (0..3).any(|_| {
@@ -339,7 +333,7 @@ fn a_slow_upload_says_nothing_of_the_path() {
     let slow = &["--limit", "10M"];
     bed.copy("tcp", 1, false, slow);
     assert!(!bed.here("b/farline/paths").exists(), "a limited copy is no word on a path");
-    // A node goes by the second half, if that takes two round trips, also where a machine is busy.
+    // A node keeps the rate of the second half, where that took two round trips and more.
     bed.copy_as("other", "tcp", 32, false, &[]);
     let rate = |(_, seen): (PathBuf, Value)| seen["rate"].as_f64().expect("a number");
     let before = rate(bed.document("b"));
